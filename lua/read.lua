@@ -1,0 +1,11 @@
+-- Reads a lock in one step: what stands there, and for how long.
+--
+-- KEYS[1]  the lock record
+--
+-- Returns  { the record, the time to live left in milliseconds, -1 if it has none }
+--          or nil if there is no record
+local record = redis.call('GET', KEYS[1])
+if not record then
+    return false
+end
+return { record, redis.call('PTTL', KEYS[1]) }

@@ -1,0 +1,147 @@
+//! One attempt to take a lock, its unknown outcome settled.
+
+use std::sync::Arc;
+
+use crate::backoff::{Backoff, pause};
+use crate::clock::Time;
+use crate::error::Cause;
+use crate::keep::{Record, Site, Standing, release};
+use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
+use crate::token::Token;
+
+/// What came of an attempt. A token that is given back may be sent again; one that is not
+/// never is.
+pub(super) enum Attempt {
+    Taken(Arc<Record>),
+    Held {
+        token: Option<Token>,
+    },
+    /// It has not been taken, and another try may help.
+    NotNow {
+        cause: Cause,
+        token: Option<Token>,
+    },
+    /// It has not been taken, and another try will not help.
+    Never(Fault),
+    /// The command may have run, may still run, or neither: the token is tainted.
+    Unknown {
+        cause: Cause,
+        /// Whether a server was reached while it was being settled.
+        reached: bool,
+    },
+}
+
+/// Sends the lock's command once, and on a new link once more where the first link turned
+/// out to be dead before the command had left.
+pub(super) fn attempt(site: &Arc<Site>, token: Token, bound: Bound) -> Attempt {
+    let mut reconnected = false;
+    loop {
+        let fault = match site.server.acquire(site.target(&token), bound) {
+            Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence),
+            Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
+            Err(fault) => fault,
+        };
+        match fault.class {
+            Class::NotSent if fault.command != "connect" && !reconnected => reconnected = true,
+            Class::NotSent | Class::NotRun => {
+                let cause = fault.cause;
+                return Attempt::NotNow {
+                    cause,
+                    token: Some(token),
+                };
+            }
+            Class::Refused | Class::WrongType => return Attempt::Never(fault),
+            Class::Unknown => return settle(site, token, fault, bound),
+        }
+    }
+}
+
+/// Settles a command that was sent whole and not answered: fence its link off, then ask
+/// with the token. "Renewed" means that it ran and the lock is ours; anything else, behind
+/// the barrier and from a primary, means that it did not take the lock and never will.
+fn settle(site: &Arc<Site>, token: Token, fault: Fault, bound: Bound) -> Attempt {
+    let mut reached = false;
+    let Some(broken) = fault.broken else {
+        return tainted(site, fault.cause, reached);
+    };
+    let mut pauses = Backoff::OUTAGE.pauses();
+    // Tried at least once: a caller whose budget is over still has the command timeout.
+    loop {
+        match resolve(site, &token, &broken, bound) {
+            Ok(Resolved::Ours { sent, fence }) => {
+                site.counters.unknown_resolved.add_one();
+                return accept(site, token, sent, fence);
+            }
+            Ok(Resolved::NotOurs { owner }) => {
+                site.counters.unknown_resolved.add_one();
+                return match owner {
+                    Owner::Another => Attempt::Held { token: None },
+                    _ => Attempt::NotNow {
+                        cause: fault.cause,
+                        token: None,
+                    },
+                };
+            }
+            Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
+            Err(later) => {
+                reached |= later.class != Class::NotSent;
+                let next = site.clock.now().plus(pauses.next_pause());
+                if bound.begin <= next || later.class == Class::Refused {
+                    return tainted(site, fault.cause, reached);
+                }
+                pause(&site.clock, next);
+            }
+        }
+    }
+}
+
+enum Resolved {
+    Ours { sent: Time, fence: Option<u64> },
+    NotOurs { owner: Owner },
+    NoBarrier,
+}
+
+fn resolve(site: &Site, token: &Token, broken: &Broken, bound: Bound) -> Result<Resolved, Fault> {
+    let answer = site.server.renew(site.target(token), Some(broken), bound)?;
+    Ok(match answer.owner {
+        Owner::Ours => Resolved::Ours {
+            sent: answer.sent,
+            fence: answer.fence,
+        },
+        owner if answer.barrier && answer.proven => Resolved::NotOurs { owner },
+        _ => Resolved::NoBarrier,
+    })
+}
+
+fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
+    site.counters.unknown_unresolved.add_one();
+    log::warn!(
+        target: "leasehold::acquire",
+        "a command to acquire `{}` was sent and its outcome is not known: {cause}",
+        site.key()
+    );
+    Attempt::Unknown { cause, reached }
+}
+
+/// A lock that is confirmed when hardly anything of it is left is given back: its holder
+/// would start in the danger zone.
+fn accept(site: &Arc<Site>, token: Token, sent: Time, fence: Option<u64>) -> Attempt {
+    let now = site.clock.now();
+    let record = Record::new(site, token, fence, sent, now);
+    let cause = match record.standing(now) {
+        Standing::Held { .. } if site.fenced && fence.is_none() => Cause::FenceGone,
+        Standing::Held { .. } => return Attempt::Taken(Arc::new(record)),
+        Standing::Danger { remaining } => Cause::TooLate {
+            left: remaining,
+            danger: site.terms.danger(),
+        },
+        Standing::Lost(_) | Standing::Released => Cause::TooLate {
+            left: std::time::Duration::ZERO,
+            danger: site.terms.danger(),
+        },
+    };
+    if let Err(error) = release(&record) {
+        log::warn!(target: "leasehold::acquire", "giving back what came too late: {error}");
+    }
+    Attempt::NotNow { cause, token: None }
+}

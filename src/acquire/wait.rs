@@ -1,0 +1,262 @@
+//! The wait around the attempts: how long, through what, and what it was that took so long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Attempt, attempt};
+use super::canceller::Canceller;
+use crate::backoff::{Backoff, Pauses, pause};
+use crate::clock::Time;
+use crate::error::{Action, Cause, Error, Kind};
+use crate::keep::{Record, Site, release_by};
+use crate::server::{Bound, Class};
+use crate::token::Token;
+
+/// How often a waiter looks at what stands in its way.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What a caller waits through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// One attempt.
+    Once,
+    /// As long as others hold the lock, but not for a server that is away.
+    WhileHeld,
+    /// For others and for outages alike, until then.
+    Until(Time),
+}
+
+/// How a caller waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait<'a> {
+    pub(crate) patience: Patience,
+    pub(crate) canceller: Option<&'a Canceller>,
+}
+
+/// Takes the lock. `None` if it is held and the caller does not wait, or was cancelled.
+pub(crate) fn acquire(site: &Arc<Site>, wait: Wait<'_>) -> Result<Option<Arc<Record>>, Error> {
+    if site.origin.is_elsewhere() {
+        return Err(Error::forked(None));
+    }
+    Waiter {
+        site,
+        wait,
+        begun: site.clock.now(),
+        unsettled: None,
+        look_at: None,
+        warned: false,
+    }
+    .run()
+}
+
+struct Waiter<'a> {
+    site: &'a Arc<Site>,
+    wait: Wait<'a>,
+    begun: Time,
+    /// Why an earlier attempt of this very call is unknown and stays so.
+    unsettled: Option<Cause>,
+    /// When to look at the holder next; `None` before the lock was seen held.
+    look_at: Option<Time>,
+    warned: bool,
+}
+
+/// What stood in the way last.
+enum Obstacle {
+    Held,
+    Away(Cause),
+}
+
+impl Waiter<'_> {
+    fn run(mut self) -> Result<Option<Arc<Record>>, Error> {
+        let mut spare: Option<Token> = None;
+        let mut held = Backoff::POLL.pauses();
+        let mut away = Backoff::OUTAGE.pauses();
+        // A try that was settled as "did not run, never will" is made again at once, once:
+        // the link is new, and there is no reason to wait.
+        let mut again = true;
+        loop {
+            if self.is_cancelled() {
+                return self.cancelled();
+            }
+            let token = match spare.take() {
+                Some(token) => token,
+                None => Token::fresh(self.site.label.as_deref())
+                    .map_err(|cause| self.site.unavailable(Action::Acquire, cause))?,
+            };
+            let obstacle = match attempt(self.site, token, self.bound()) {
+                Attempt::Taken(record) => return self.taken(record),
+                Attempt::Held { token } => {
+                    self.site.counters.contended.add_one();
+                    if matches!(self.wait.patience, Patience::Once) {
+                        return Ok(None);
+                    }
+                    spare = token;
+                    Obstacle::Held
+                }
+                Attempt::NotNow { cause, token } => {
+                    let settled = token.is_none();
+                    spare = token;
+                    if settled && again && !self.is_over(self.site.clock.now()) {
+                        again = false;
+                        continue;
+                    }
+                    if !matches!(self.wait.patience, Patience::Until(_)) {
+                        return Err(self.end(Obstacle::Away(cause)));
+                    }
+                    Obstacle::Away(cause)
+                }
+                Attempt::Never(fault) => {
+                    return Err(self.site.error(Action::Acquire, fault));
+                }
+                Attempt::Unknown { cause, reached } => {
+                    let goes_on = match self.wait.patience {
+                        Patience::Once => false,
+                        Patience::WhileHeld => reached,
+                        Patience::Until(_) => true,
+                    };
+                    self.unsettled = Some(cause);
+                    if !goes_on {
+                        return Err(self.end(Obstacle::Held));
+                    }
+                    Obstacle::Held
+                }
+            };
+            let pause = match &obstacle {
+                Obstacle::Held => self.between_looks(&mut held)?,
+                Obstacle::Away(_) => away.next_pause(),
+            };
+            if self.rest(pause) {
+                return Err(self.end(obstacle));
+            }
+        }
+    }
+
+    /// The pause before the next try at a held lock: shorter if its time is up sooner.
+    fn between_looks(&mut self, pauses: &mut Pauses) -> Result<Duration, Error> {
+        let pause = pauses.next_pause();
+        let now = self.site.clock.now();
+        if self.look_at.is_some_and(|look_at| now < look_at) || self.is_over(now) {
+            return Ok(pause);
+        }
+        self.look_at = Some(now.plus(LOOK_EVERY));
+        match self.site.server.read(&self.site.keys, self.bound()) {
+            Ok((Some(seen), _)) => match seen.remaining {
+                Some(remaining) => Ok(pause.min(remaining + Duration::from_millis(1))),
+                None => {
+                    self.warn_about_no_expiry();
+                    Ok(pause)
+                }
+            },
+            Ok((None, _)) => Ok(Duration::ZERO),
+            Err(fault) if fault.class == Class::WrongType => {
+                Err(self.site.error(Action::Acquire, fault))
+            }
+            // Looking is a courtesy; the next try will tell what is wrong.
+            Err(_) => Ok(pause),
+        }
+    }
+
+    fn warn_about_no_expiry(&mut self) {
+        if !self.warned {
+            self.warned = true;
+            log::warn!(
+                target: "leasehold::acquire",
+                "`{}` is held by a record without an expiry: it will not come free by itself",
+                self.site.key()
+            );
+        }
+    }
+
+    /// Waits, and tells whether the budget is over.
+    fn rest(&self, span: Duration) -> bool {
+        let clock = &self.site.clock;
+        let now = clock.now();
+        if self.is_over(now) {
+            return true;
+        }
+        let until = now.plus(span).min(self.budget());
+        match self.wait.canceller {
+            Some(canceller) => canceller.pause(clock, until),
+            None => pause(clock, until),
+        }
+        self.is_over(clock.now()) && !self.is_cancelled()
+    }
+
+    fn bound(&self) -> Bound {
+        let now = self.site.clock.now();
+        let timeouts = self.site.timeouts;
+        if self.wait.canceller.is_some() {
+            // Everything of one attempt within one command timeout, so that a cancelled
+            // wait ends within that.
+            return Bound::by(now.plus(timeouts.command));
+        }
+        let begin = match self.wait.patience {
+            Patience::Until(budget) => budget,
+            Patience::Once | Patience::WhileHeld => now.plus(timeouts.attempt()),
+        };
+        Bound {
+            begin,
+            end: begin.max(now).plus(timeouts.command),
+        }
+    }
+
+    fn budget(&self) -> Time {
+        match self.wait.patience {
+            Patience::Until(budget) => budget,
+            Patience::Once | Patience::WhileHeld => Time::MAX,
+        }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.budget() <= now
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.wait.canceller.is_some_and(Canceller::is_cancelled)
+    }
+
+    /// A wait that was cancelled while its command was on the way leaves no record.
+    fn taken(&self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
+        if self.is_cancelled() {
+            let end = self.site.clock.now().plus(self.site.timeouts.command);
+            release_by(&record, end)?;
+            return Ok(None);
+        }
+        self.site.counters.acquired.add_one();
+        Ok(Some(record))
+    }
+
+    fn cancelled(mut self) -> Result<Option<Arc<Record>>, Error> {
+        match self.unsettled.take() {
+            Some(cause) => Err(self.unknown(cause)),
+            None => Ok(None),
+        }
+    }
+
+    /// The error that says which wait it was.
+    fn end(&mut self, obstacle: Obstacle) -> Error {
+        if let Some(cause) = self.unsettled.take() {
+            return self.unknown(cause);
+        }
+        match obstacle {
+            Obstacle::Held => {
+                self.site.counters.timed_out.add_one();
+                let kind = Kind::Timeout {
+                    key: Arc::clone(self.site.key()),
+                    waited: self.site.clock.now().since(self.begun),
+                };
+                Error::new(kind, None)
+            }
+            Obstacle::Away(cause) => self.site.unavailable(Action::Acquire, cause),
+        }
+    }
+
+    fn unknown(&self, cause: Cause) -> Error {
+        let kind = Kind::Unknown {
+            action: Action::Acquire,
+            key: Arc::clone(self.site.key()),
+            until: None,
+        };
+        Error::new(kind, Some(cause))
+    }
+}

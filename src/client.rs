@@ -1,0 +1,323 @@
+//! The client: a server, the links to it, and what they have in common.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{Action, Config, Error, Kind};
+use crate::fork::Origin;
+use crate::keep::{Site, Terms, Timeouts};
+use crate::lock::LockBuilder;
+use crate::server::{Address, Bound, Class, Fault, Keys, LinkOptions, SingleServer, Verbs};
+use crate::stats::{Counters, Stats};
+use crate::token::{self, Token};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_MAX_LINKS: usize = 8;
+
+/// The shortest timeout that a socket can be given and keep.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// A server and the few links to it. Clones share everything and are cheap; a client is
+/// meant to be made once and used from all threads.
+///
+/// # Links
+///
+/// Links are opened when they are needed, at most [`max_links`](ClientBuilder::max_links),
+/// and a thread that finds none free waits its turn. A link is dropped at its first failure
+/// and after 30 s without use. Nothing is sent over a link but what a caller asked for:
+/// there is no health check.
+///
+/// # Fork
+///
+/// In a forked child an inherited client answers every call with
+/// [`is_config`](Error::is_config): the child shares its parent's sockets and may have
+/// inherited a mutex that nobody will ever unlock. Open a client in the child. A fork into a
+/// new pid namespace in which both are process 1 is not detected.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: Arc<dyn Verbs>,
+    name: String,
+    clock: Clock,
+    counters: Arc<Counters>,
+    origin: Origin,
+    timeouts: Timeouts,
+}
+
+impl Client {
+    /// A client with default options for the server at `url`. No I/O: a server that is not
+    /// there is found out at the first use.
+    ///
+    /// `redis://[[user]:password@]host[:port][/database]` for TCP, `unix:///path` or
+    /// `redis+unix:///path`, with `?db=`, `?user=` and `?pass=` behind it, for a unix
+    /// socket. Names, passwords and paths are percent-decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for a URL that does not parse and for a scheme that
+    /// this version does not speak (`rediss://` is one). The message does not repeat the
+    /// URL, since there may be a password in it.
+    pub fn open(url: &str) -> Result<Self, Error> {
+        Self::builder(url).build()
+    }
+
+    /// The options of a client for the server at `url`.
+    pub fn builder(url: &str) -> ClientBuilder {
+        ClientBuilder {
+            url: url.to_owned(),
+            connect_timeout: DEFAULT_TIMEOUT,
+            command_timeout: DEFAULT_TIMEOUT,
+            max_links: DEFAULT_MAX_LINKS,
+        }
+    }
+
+    /// The options of a lock named `key`. The key on the server is exactly this text, so
+    /// that any client that follows the documented pattern shares the lock.
+    pub fn lock(&self, key: impl Into<String>) -> LockBuilder {
+        LockBuilder::new(self.clone(), key.into())
+    }
+
+    /// What stands at `key` right now: who holds the lock and for how long, or `None` if it
+    /// is free. One round trip. An answer counts only from a primary, unless the user has no
+    /// right to `ROLE`.
+    ///
+    /// # Errors
+    ///
+    /// [`is_wrong_type`](Error::is_wrong_type) if the key holds something that is not a
+    /// lock; [`is_unavailable`](Error::is_unavailable) if no server answered, or only a
+    /// replica; [`is_refused`](Error::is_refused); [`is_config`](Error::is_config) for an
+    /// empty key and in the child of a fork.
+    pub fn inspect(&self, key: &str) -> Result<Option<Holder>, Error> {
+        self.check_origin()?;
+        if key.is_empty() {
+            return Err(Error::config(Config::EmptyKey));
+        }
+        let keys = Keys::new(key.into());
+        let (seen, _) = self
+            .inner
+            .server
+            .read(&keys, self.bound())
+            .map_err(|fault| error(Action::Read, Some(keys.record()), fault))?;
+        Ok(seen.map(|seen| Holder {
+            fingerprint: token::fingerprint(&seen.record),
+            label: std::str::from_utf8(&seen.record)
+                .ok()
+                .and_then(|text| text.parse::<Token>().ok())
+                .and_then(|token| token.label().map(str::to_owned)),
+            remaining: seen.remaining,
+        }))
+    }
+
+    /// One round trip, and how long it took. It uses `HELLO`, which every user may send,
+    /// unlike `PING`.
+    ///
+    /// # Errors
+    ///
+    /// [`is_unavailable`](Error::is_unavailable) if no server answered,
+    /// [`is_refused`](Error::is_refused) for a wrong password,
+    /// [`is_config`](Error::is_config) in the child of a fork.
+    pub fn ping(&self) -> Result<Duration, Error> {
+        self.check_origin()?;
+        self.inner
+            .server
+            .ping(self.bound())
+            .map_err(|fault| error(Action::Ping, None, fault))
+    }
+
+    /// The counters of this client and its clones. No I/O.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.read()
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.inner.timeouts
+    }
+
+    pub(crate) fn site(
+        &self,
+        keys: Keys,
+        terms: Terms,
+        label: Option<Box<str>>,
+        fenced: bool,
+    ) -> Site {
+        Site {
+            server: Arc::clone(&self.inner.server),
+            clock: self.inner.clock.clone(),
+            counters: Arc::clone(&self.inner.counters),
+            origin: self.inner.origin,
+            timeouts: self.inner.timeouts,
+            keys,
+            terms,
+            label,
+            fenced,
+        }
+    }
+
+    fn check_origin(&self) -> Result<(), Error> {
+        if self.inner.origin.is_elsewhere() {
+            return Err(Error::forked(None));
+        }
+        Ok(())
+    }
+
+    fn bound(&self) -> Bound {
+        let Timeouts { connect, command } = self.inner.timeouts;
+        let end = connect.saturating_add(command);
+        Bound::by(self.inner.clock.now().plus(end))
+    }
+}
+
+/// The error of a command that only asks: one that went unanswered has changed nothing.
+fn error(action: Action, key: Option<&Arc<str>>, fault: Fault) -> Error {
+    let key = key.cloned();
+    let kind = match (fault.class, key) {
+        (Class::WrongType, Some(key)) => return Error::new(Kind::WrongType { key }, None),
+        (Class::Refused, key) => Kind::Refused {
+            command: fault.command,
+            key,
+        },
+        (_, key) => Kind::Unavailable { action, key },
+    };
+    Error::new(kind, Some(fault.cause))
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.inner.name)
+            .field("timeouts", &self.inner.timeouts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of a client, from [`Client::builder`].
+#[derive(Clone)]
+#[must_use = "options do nothing before `build`"]
+pub struct ClientBuilder {
+    url: String,
+    connect_timeout: Duration,
+    command_timeout: Duration,
+    max_links: usize,
+}
+
+impl ClientBuilder {
+    /// How long it may take until a link is usable: connecting to all addresses of the
+    /// host, entering, loading the scripts. **The name lookup is excepted**: it is the
+    /// system's and takes as long as the system lets it.
+    ///
+    /// At least 1 ms. Defaults to 1 s.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// How long the reply to a command may take, in all and not per read.
+    ///
+    /// Longer: fewer outcomes that have to be settled. Shorter: a hanging server is noticed
+    /// earlier. At least 1 ms; socket timeouts are rounded up to a timer tick or two (8 to
+    /// 12 ms for 1 ms, as measured on Linux). Defaults to 1 s.
+    pub fn command_timeout(mut self, command_timeout: Duration) -> Self {
+        self.command_timeout = command_timeout;
+        self
+    }
+
+    /// The most links that are open at a time; while a broken one is being fenced off, one
+    /// more. At least 1. Defaults to 8.
+    pub fn max_links(mut self, max_links: usize) -> Self {
+        self.max_links = max_links;
+        self
+    }
+
+    /// Checks the options and makes the client. No I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) as for [`Client::open`], and for a timeout or a
+    /// number of links that is too small.
+    pub fn build(self) -> Result<Client, Error> {
+        for (option, given) in [
+            ("connect_timeout", self.connect_timeout),
+            ("command_timeout", self.command_timeout),
+        ] {
+            if given < LEAST_TIMEOUT {
+                return Err(Error::config(Config::TimeoutTooShort {
+                    option,
+                    given,
+                    least: LEAST_TIMEOUT,
+                }));
+            }
+        }
+        if self.max_links == 0 {
+            return Err(Error::config(Config::NoLinks));
+        }
+        let address = Address::parse(&self.url)?;
+        let name = address.to_string();
+        let clock = Clock::default();
+        let counters = Arc::new(Counters::default());
+        let options = LinkOptions {
+            connect_timeout: self.connect_timeout,
+            command_timeout: self.command_timeout,
+            max_links: self.max_links,
+        };
+        let server = SingleServer::new(address, clock.clone(), options, Arc::clone(&counters));
+        Ok(Client {
+            inner: Arc::new(Inner {
+                server: Arc::new(server),
+                name,
+                clock,
+                counters,
+                origin: Origin::here(),
+                timeouts: Timeouts {
+                    connect: self.connect_timeout,
+                    command: self.command_timeout,
+                },
+            }),
+        })
+    }
+}
+
+/// The URL stays out: there may be a password in it.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("connect_timeout", &self.connect_timeout)
+            .field("command_timeout", &self.command_timeout)
+            .field("max_links", &self.max_links)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who holds a lock, as [`Client::inspect`] found it. It does not contain the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    fingerprint: String,
+    label: Option<String>,
+    remaining: Option<Duration>,
+}
+
+impl Holder {
+    /// The fingerprint of the record, as [`Token::fingerprint`] gives it to the holder.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The label, if the record is a leasehold token with one.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// The time until the server lets the record expire; `None` if it has no expiry, which
+    /// only a foreign client can have caused.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.remaining
+    }
+}

@@ -1,0 +1,77 @@
+//! Causes: what an [`Error`](crate::Error) has as its `source()`.
+
+use std::error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// The socket or the name lookup failed.
+    Io {
+        doing: &'static str,
+        server: String,
+        source: io::Error,
+    },
+    /// The server closed the connection.
+    Closed { server: String },
+    /// No reply, no accepted byte, or no link in time.
+    TimedOut {
+        doing: &'static str,
+        server: String,
+        after: Duration,
+    },
+    /// The server answered with an error.
+    Reply { command: &'static str, text: String },
+    /// Bytes that are no reply, or a reply of a kind that the command cannot have.
+    Garbage { command: &'static str },
+    /// The server is a replica: what it says of a lock proves nothing.
+    Replica { server: String },
+    /// The role of the server could not be learned, so that its answer proves nothing.
+    RoleUntold,
+    /// The fence counter of a fenced lock was gone when it was asked for.
+    FenceGone,
+    /// The lock was confirmed when no more than the danger margin was left.
+    TooLate { left: Duration, danger: Duration },
+    /// The operating system gave no randomness.
+    Randomness(getrandom::Error),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, server, .. } => write!(f, "failed to {doing} `{server}`"),
+            Self::Closed { server } => write!(f, "`{server}` closed the connection"),
+            Self::TimedOut {
+                doing,
+                server,
+                after,
+            } => write!(f, "timed out after {after:?} {doing} `{server}`"),
+            Self::Reply { command, text } => write!(f, "{command} was answered `{text}`"),
+            Self::Garbage { command } => {
+                write!(f, "the reply to {command} is not one that Redis gives")
+            }
+            Self::Replica { server } => write!(f, "`{server}` is a replica"),
+            Self::RoleUntold => f.write_str(
+                "the server does not tell whether it is a primary; the right `+role` is missing",
+            ),
+            Self::FenceGone => f.write_str("the fence counter is gone from the server"),
+            Self::TooLate { left, danger } => write!(
+                f,
+                "confirmed with {left:?} of validity left, no more than the danger margin of \
+                 {danger:?}"
+            ),
+            Self::Randomness(_) => f.write_str("the operating system gave no randomness"),
+        }
+    }
+}
+
+impl error::Error for Cause {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Randomness(source) => Some(source),
+            _ => None,
+        }
+    }
+}

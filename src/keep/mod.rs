@@ -1,0 +1,13 @@
+//! Keeping a lease: the terms it is held on, its record, and giving it back.
+
+mod record;
+mod release;
+mod renew;
+mod site;
+mod terms;
+
+pub(crate) use record::{Record, Standing};
+pub(crate) use release::{release, release_by};
+pub(crate) use renew::{renew, verify};
+pub(crate) use site::{Site, Timeouts};
+pub(crate) use terms::{Options, Renewal, Terms};

@@ -1,0 +1,270 @@
+//! The record of one lease: its token, its deadline, and how it ended.
+//!
+//! The state is computed from the clock and the deadline at every call; no thread has to
+//! turn a flag in time. Deadline and ending share one atomic word, so that whoever sees the
+//! end first makes it final in the same step, and a confirmation that comes in later finds
+//! it so.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::site::Site;
+use crate::clock::Time;
+use crate::error::{Error, Kind, LostBy};
+use crate::token::Token;
+
+/// Values of the word below this one are endings, not deadlines. No deadline is that small:
+/// the clock had more nanoseconds on it before the process could start.
+const ENDINGS: u64 = 16;
+const RELEASED: u64 = 1;
+const EXPIRED: u64 = 2;
+const TAKEN_OVER: u64 = 3;
+const VANISHED: u64 = 4;
+const MAX_HOLD: u64 = 5;
+
+/// One acquisition, for as long as anyone looks at it.
+pub(crate) struct Record {
+    pub(crate) site: Arc<Site>,
+    pub(crate) token: Token,
+    pub(crate) fence: Option<u64>,
+    /// The deadline in nanoseconds of the clock, or an ending.
+    word: AtomicU64,
+    /// No deadline goes beyond it: acquisition and `max_hold`.
+    cap: Time,
+    /// Until when the record can stand on the server, by our own clock.
+    stands_until: AtomicU64,
+}
+
+/// Where a lease stands at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Held { remaining: Duration },
+    Danger { remaining: Duration },
+    Lost(LostBy),
+    Released,
+}
+
+/// What a lease was when its release began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// Its last deadline; `None` if its end had been seen already.
+    pub(crate) deadline: Option<Time>,
+    /// How it was lost, if it was not held any more.
+    pub(crate) lost: Option<LostBy>,
+}
+
+impl Record {
+    /// A lease whose acquisition was sent at `sent` and confirmed at `now`.
+    pub(crate) fn new(
+        site: &Arc<Site>,
+        token: Token,
+        fence: Option<u64>,
+        sent: Time,
+        now: Time,
+    ) -> Self {
+        let terms = &site.terms;
+        let cap = terms
+            .max_hold()
+            .map_or(Time::MAX, |max_hold| sent.plus(max_hold));
+        let deadline = sent.plus(terms.validity()).min(cap);
+        Self {
+            word: AtomicU64::new(deadline.as_nanos().max(ENDINGS)),
+            cap,
+            stands_until: AtomicU64::new(now.plus(terms.longest_standing()).as_nanos()),
+            site: Arc::clone(site),
+            token,
+            fence,
+        }
+    }
+
+    /// Where the lease stands at `now`. The first to see the deadline pass makes the loss
+    /// final.
+    pub(crate) fn standing(&self, now: Time) -> Standing {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            if word < ENDINGS {
+                return ending(word);
+            }
+            let deadline = Time::from_nanos(word);
+            if now < deadline {
+                let remaining = deadline.since(now);
+                return if remaining <= self.site.terms.danger() {
+                    Standing::Danger { remaining }
+                } else {
+                    Standing::Held { remaining }
+                };
+            }
+            word = match self.end(word, self.ran_out(deadline)) {
+                Ok(ended) | Err(ended) => ended,
+            };
+        }
+    }
+
+    /// Takes a confirmation that counts from `sent`, if the lease still stands at `now`.
+    /// Whatever comes after its end changes nothing.
+    pub(crate) fn confirm(&self, sent: Time, now: Time) -> Result<(), LostBy> {
+        let terms = &self.site.terms;
+        let confirmed = sent.plus(terms.validity()).min(self.cap);
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            match word {
+                RELEASED => return Err(LostBy::Vanished),
+                0..ENDINGS => return Err(lost_by(word)),
+                _ => {}
+            }
+            let deadline = Time::from_nanos(word);
+            if deadline <= now {
+                word = match self.end(word, self.ran_out(deadline)) {
+                    Ok(ended) | Err(ended) => ended,
+                };
+                continue;
+            }
+            let next = deadline.max(confirmed).as_nanos();
+            match self
+                .word
+                .compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    self.site.counters.margin(deadline.since(now));
+                    let stands = now.plus(terms.longest_standing()).as_nanos();
+                    self.stands_until.fetch_max(stands, Ordering::AcqRel);
+                    return Ok(());
+                }
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// Ends the lease because the server has proven that the record is not ours.
+    pub(crate) fn lose(&self, by: LostBy) -> LostBy {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            if word < ENDINGS {
+                return lost_by(word);
+            }
+            word = match self.end(word, by) {
+                Ok(_) => return by,
+                Err(other) => other,
+            };
+        }
+    }
+
+    /// Begins the release: from now on the lease is not held, and no confirmation counts.
+    pub(crate) fn begin_release(&self, now: Time) -> Before {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            if word < ENDINGS {
+                return Before {
+                    deadline: None,
+                    lost: Some(lost_by(word)),
+                };
+            }
+            match self
+                .word
+                .compare_exchange(word, RELEASED, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => {
+                    let deadline = Time::from_nanos(word);
+                    return Before {
+                        deadline: Some(deadline),
+                        // Not counted as lost yet: the server may still have the record.
+                        lost: (deadline <= now).then(|| self.ran_out(deadline)),
+                    };
+                }
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// Until when the record can stand on the server, whatever happens.
+    pub(crate) fn stands_until(&self) -> Time {
+        Time::from_nanos(self.stands_until.load(Ordering::Acquire))
+    }
+
+    /// Notes a renewal that was sent and not answered: it can land as late as the record
+    /// itself may still stand, and lengthens that by a whole ttl.
+    pub(crate) fn note_unknown_renewal(&self) {
+        let longer = self.stands_until().plus(self.site.terms.longest_standing());
+        self.stands_until
+            .fetch_max(longer.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// `Ok` while the lease is held and out of its danger zone.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let key = self.site.key();
+        if self.site.origin.is_elsewhere() {
+            return Err(Error::forked(Some(key)));
+        }
+        match self.standing(self.site.clock.now()) {
+            Standing::Held { .. } => Ok(()),
+            Standing::Danger { remaining } => Err(self.endangered(remaining)),
+            Standing::Lost(by) => Err(Error::lost(key, by)),
+            Standing::Released => Err(Error::lost(key, LostBy::Vanished)),
+        }
+    }
+
+    pub(crate) fn endangered(&self, remaining: Duration) -> Error {
+        let key = Arc::clone(self.site.key());
+        Error::new(Kind::Endangered { key, remaining }, None)
+    }
+
+    fn ran_out(&self, deadline: Time) -> LostBy {
+        if deadline == self.cap {
+            LostBy::MaxHold
+        } else {
+            LostBy::Expired
+        }
+    }
+
+    /// Turns the deadline `word` into an ending, once. `Err` is what stands there instead.
+    fn end(&self, word: u64, by: LostBy) -> Result<u64, u64> {
+        let ending = word_of(by);
+        self.word
+            .compare_exchange(word, ending, Ordering::AcqRel, Ordering::Acquire)?;
+        self.site.counters.lost.add_one();
+        log::warn!(
+            target: "leasehold::lease",
+            "the lease of `{}` (fingerprint {}) is lost: {by}",
+            self.site.key(), self.token.fingerprint()
+        );
+        Ok(ending)
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("key", self.site.key())
+            .field("token", &self.token)
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
+    }
+}
+
+const fn word_of(by: LostBy) -> u64 {
+    match by {
+        LostBy::Expired => EXPIRED,
+        LostBy::TakenOver => TAKEN_OVER,
+        LostBy::Vanished => VANISHED,
+        LostBy::MaxHold => MAX_HOLD,
+    }
+}
+
+const fn lost_by(word: u64) -> LostBy {
+    match word {
+        TAKEN_OVER => LostBy::TakenOver,
+        // A released record has vanished too, by our own hand.
+        VANISHED | RELEASED => LostBy::Vanished,
+        MAX_HOLD => LostBy::MaxHold,
+        _ => LostBy::Expired,
+    }
+}
+
+const fn ending(word: u64) -> Standing {
+    match word {
+        RELEASED => Standing::Released,
+        _ => Standing::Lost(lost_by(word)),
+    }
+}

@@ -1,0 +1,151 @@
+//! Giving a lock back, with every outcome accounted for.
+
+use std::sync::Arc;
+
+use super::record::{Before, Record};
+use crate::backoff::{Backoff, pause};
+use crate::clock::Time;
+use crate::error::{Action, Cause, Error, Kind, LostBy};
+use crate::server::{Answer, Bound, Broken, Class, Owner};
+
+/// Releases within τ + connect timeout + 2 × command timeout.
+///
+/// `Ok` only if the record was deleted by us. Never an unconditional delete.
+pub(crate) fn release(record: &Record) -> Result<(), Error> {
+    let site = &record.site;
+    let span = site
+        .terms
+        .attempt()
+        .saturating_add(site.timeouts.connect)
+        .saturating_add(site.timeouts.command.saturating_mul(2));
+    release_by(record, site.clock.now().plus(span))
+}
+
+/// Releases before `end`.
+pub(crate) fn release_by(record: &Record, end: Time) -> Result<(), Error> {
+    // Before anything is sent: from here on nobody relies on the lease, so that a reply
+    // lost on the way cannot leave a holder behind.
+    let before = record.begin_release(record.site.clock.now());
+    let result = Release {
+        record,
+        before,
+        unanswered: None,
+    }
+    .settle(end);
+    match &result {
+        Ok(()) => record.site.counters.released.add_one(),
+        // A loss that somebody has seen before is counted and logged already.
+        Err(error) if error.is_lost() && before.deadline.is_some() => {
+            record.site.counters.lost.add_one();
+            log::warn!(
+                target: "leasehold::release",
+                "{error} (fingerprint {}); its record was not touched",
+                record.token.fingerprint()
+            );
+        }
+        Err(_) => {}
+    }
+    result
+}
+
+struct Release<'a> {
+    record: &'a Record,
+    before: Before,
+    /// A release of this very call that was sent whole and not answered.
+    unanswered: Option<(Cause, Option<Broken>)>,
+}
+
+impl Release<'_> {
+    fn settle(mut self, end: Time) -> Result<(), Error> {
+        let site = &self.record.site;
+        let mut pauses = Backoff::OUTAGE.pauses();
+        let bound = Bound::by(end);
+        loop {
+            let broken = self
+                .unanswered
+                .as_ref()
+                .and_then(|(_, broken)| broken.as_ref());
+            let target = site.target(&self.record.token);
+            let fault = match site.server.release(target, broken, bound) {
+                Ok(answer) => return self.judge(answer),
+                Err(fault) => fault,
+            };
+            match fault.class {
+                Class::Unknown => {
+                    // The first broken link is the one to fence off: it may carry the
+                    // release that did the work. A second one carries the same script, which
+                    // harms nobody.
+                    let broken = match self.unanswered.take() {
+                        Some((_, earlier @ Some(_))) => earlier,
+                        _ => fault.broken,
+                    };
+                    if end <= site.clock.now() {
+                        return Err(self.unknown(fault.cause));
+                    }
+                    self.unanswered = Some((fault.cause, broken));
+                }
+                Class::Refused | Class::WrongType => {
+                    return Err(match self.unanswered.take() {
+                        Some(_) => self.unknown(fault.cause),
+                        None => site.error(Action::Release, fault),
+                    });
+                }
+                Class::NotSent | Class::NotRun => {
+                    let next = site.clock.now().plus(pauses.next_pause());
+                    if end <= next {
+                        return Err(self.unknown(fault.cause));
+                    }
+                    pause(&site.clock, next);
+                }
+            }
+        }
+    }
+
+    fn judge(mut self, answer: Answer) -> Result<(), Error> {
+        let site = &self.record.site;
+        let unanswered = self.unanswered.take();
+        if answer.owner == Owner::Ours {
+            if unanswered.is_some() {
+                site.counters.unknown_resolved.add_one();
+            }
+            return Ok(());
+        }
+        let in_time = self
+            .before
+            .deadline
+            .is_some_and(|deadline| site.clock.now() < deadline);
+        let Some((cause, _)) = unanswered else {
+            if answer.proven || !in_time {
+                return Err(Error::lost(site.key(), self.lost_by(answer.owner)));
+            }
+            // The record may stand on the primary that this server is perhaps a replica of.
+            return Err(self.unknown(Cause::RoleUntold));
+        };
+        if answer.proven && in_time {
+            // Nothing but our own release can have removed it: it could not expire yet,
+            // and whoever holds the key now has found it free.
+            site.counters.unknown_resolved.add_one();
+            return Ok(());
+        }
+        Err(self.unknown(cause))
+    }
+
+    fn lost_by(&self, owner: Owner) -> LostBy {
+        match (self.before.lost, owner) {
+            (Some(by), _) => by,
+            (None, Owner::Another) => LostBy::TakenOver,
+            (None, _) => LostBy::Vanished,
+        }
+    }
+
+    fn unknown(&self, cause: Cause) -> Error {
+        let site = &self.record.site;
+        site.counters.unknown_unresolved.add_one();
+        let kind = Kind::Unknown {
+            action: Action::Release,
+            key: Arc::clone(site.key()),
+            until: site.clock.instant_of(self.record.stands_until()),
+        };
+        Error::new(kind, Some(cause))
+    }
+}

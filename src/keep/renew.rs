@@ -1,0 +1,87 @@
+//! Lengthening a lease, and asking the server whose it is, at the caller's request.
+
+use super::record::{Record, Standing};
+use crate::clock::Time;
+use crate::error::{Action, Error, LostBy};
+use crate::server::{Bound, Class, Owner};
+
+/// Renews now: one attempt of at most τ and, where that was not confirmed, a second one on
+/// a link of its own.
+pub(crate) fn renew(record: &Record) -> Result<(), Error> {
+    let site = &record.site;
+    let mut retried = false;
+    loop {
+        standing_or_lost(record)?;
+        let end = site.clock.now().plus(site.terms.attempt());
+        let target = site.target(&record.token);
+        let fault = match site.server.renew(target, None, Bound::by(end)) {
+            Ok(answer) => return judge(record, answer.owner, answer.sent),
+            Err(fault) => fault,
+        };
+        site.counters.renewals_failed.add_one();
+        if fault.class == Class::Unknown {
+            // It needs no barrier: landing late, a renewal finds our record and lengthens
+            // it, or finds none and does nothing.
+            record.note_unknown_renewal();
+        }
+        if retried || matches!(fault.class, Class::Refused | Class::WrongType) {
+            return Err(site.error(Action::Renew, fault));
+        }
+        retried = true;
+    }
+}
+
+fn judge(record: &Record, owner: Owner, sent: Time) -> Result<(), Error> {
+    let site = &record.site;
+    let by = match owner {
+        Owner::Ours => match record.confirm(sent, site.clock.now()) {
+            Ok(()) => {
+                site.counters.renewals_ok.add_one();
+                return Ok(());
+            }
+            Err(by) => by,
+        },
+        // Where the server does not tell its role, an answer of zero counts here: the
+        // holder who stops for nothing has lost less than the one who goes on for nothing.
+        Owner::Gone => record.lose(LostBy::Vanished),
+        Owner::Another => record.lose(LostBy::TakenOver),
+    };
+    site.counters.renewals_failed.add_one();
+    Err(Error::lost(site.key(), by))
+}
+
+/// Asks the server whether the record is still ours, and ends the lease if it is not.
+pub(crate) fn verify(record: &Record) -> Result<(), Error> {
+    let site = &record.site;
+    standing_or_lost(record)?;
+    let span = site.timeouts.connect.saturating_add(site.timeouts.command);
+    let bound = Bound::by(site.clock.now().plus(span));
+    let by = match site.server.read(&site.keys, bound) {
+        Ok((Some(seen), _)) if seen.record == record.token.expose().as_bytes() => {
+            return standing_or_lost(record);
+        }
+        Ok((Some(_), _)) => LostBy::TakenOver,
+        Ok((None, _)) => LostBy::Vanished,
+        Err(fault) if fault.class == Class::WrongType => LostBy::TakenOver,
+        // A read that went unanswered has changed nothing: there is nothing to settle.
+        Err(mut fault) => {
+            if fault.class == Class::Unknown {
+                fault.class = Class::NotRun;
+            }
+            return Err(site.error(Action::Read, fault));
+        }
+    };
+    Err(Error::lost(site.key(), record.lose(by)))
+}
+
+fn standing_or_lost(record: &Record) -> Result<(), Error> {
+    let site = &record.site;
+    if site.origin.is_elsewhere() {
+        return Err(Error::forked(Some(site.key())));
+    }
+    match record.standing(site.clock.now()) {
+        Standing::Held { .. } | Standing::Danger { .. } => Ok(()),
+        Standing::Lost(by) => Err(Error::lost(site.key(), by)),
+        Standing::Released => Err(Error::lost(site.key(), LostBy::Vanished)),
+    }
+}

@@ -1,0 +1,314 @@
+//! The guard of a held lock, and its view for other threads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Config, Error};
+use crate::keep::{self, Record, Standing};
+use crate::token::Token;
+
+/// Where a lease stands, by its own clock and deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LeaseState {
+    /// It holds, and there is time left before its danger zone.
+    Held,
+    /// It still holds, but no new side effect should start.
+    Danger,
+    /// It does not hold any more, and never will again.
+    Lost,
+    /// It has been given back.
+    Released,
+}
+
+/// One acquisition of a lock: a guard that gives the lock back when it is dropped.
+///
+/// The lease is valid until its own deadline, which is earlier than the server's expiry:
+/// it counts from before the command was sent, less 1 % and 2 ms for clocks that run at
+/// different rates. Ask [`check`](Self::check) before each side effect; it costs one clock
+/// reading and no I/O.
+///
+/// # The early drop
+///
+/// `let _ = lock.acquire()?;` drops the lease at once, and the work behind it runs without
+/// a lock. Bind it to a name: `let lease = …` or `let _lease = …`.
+///
+/// # Dropping
+///
+/// Drop does what [`release`](Self::release) does and logs what it cannot return. It does
+/// not panic, also while a panic unwinds, and returns within the bound of `release`.
+/// [`std::process::exit`] and a kill run no destructors: the record then stands until its
+/// expiry.
+///
+/// # Fork
+///
+/// In a forked child an inherited lease is inert: it is not held, and neither releases nor
+/// renews. The parent's lease is not touched.
+#[must_use = "a lease that is not bound to a name is released at once"]
+pub struct Lease {
+    record: Arc<Record>,
+    released: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(record: Arc<Record>) -> Self {
+        Self {
+            record,
+            released: false,
+        }
+    }
+
+    /// The key of the lock.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.record.site.key()
+    }
+
+    /// The token of this acquisition: all that is needed to release the lock, so keep it to
+    /// yourself.
+    #[must_use]
+    pub fn token(&self) -> &Token {
+        &self.record.token
+    }
+
+    /// The fence of this acquisition, if the lock was built with
+    /// [`fenced`](crate::LockBuilder::fenced): a number above 0 that is larger for each
+    /// later holder of the key. Give it to the resource with every write, so that the
+    /// resource can refuse an older one.
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.record.fence
+    }
+
+    /// How long the holder may still rely on the lease; zero once it is lost or inherited
+    /// through a fork.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        remaining(&self.record)
+    }
+
+    /// Where the lease stands right now. No I/O.
+    #[must_use]
+    pub fn state(&self) -> LeaseState {
+        state(&self.record)
+    }
+
+    /// Whether the lease still holds: [`LeaseState::Held`] or [`LeaseState::Danger`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.state(), LeaseState::Held | LeaseState::Danger)
+    }
+
+    /// `Ok` while the lease is held and out of its danger zone. To be asked before each
+    /// side effect; no I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`is_endangered`](Error::is_endangered) in the danger zone,
+    /// [`is_lost`](Error::is_lost) after the deadline or when the server has proven the
+    /// loss, and in a forked child (where [`is_config`](Error::is_config) holds as well).
+    pub fn check(&self) -> Result<(), Error> {
+        self.record.check()
+    }
+
+    /// Makes sure that at least `span` is left, renewing now if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) if no lease of this ttl is ever valid for that long;
+    /// [`is_endangered`](Error::is_endangered) if less is left although the renewal was
+    /// confirmed (`max_hold` caps it); otherwise as [`renew`](Self::renew).
+    pub fn ensure(&self, span: Duration) -> Result<(), Error> {
+        let terms = &self.record.site.terms;
+        if terms.validity() <= span {
+            return Err(Error::config(Config::EnsureTooLong {
+                span,
+                validity: terms.validity(),
+                ttl: terms.ttl(),
+            }));
+        }
+        let left = || match self.record.standing(self.record.site.clock.now()) {
+            Standing::Held { remaining } => remaining,
+            _ => Duration::ZERO,
+        };
+        if self.record.check().is_ok() && span <= left() {
+            return Ok(());
+        }
+        self.renew()?;
+        self.record.check()?;
+        if left() < span {
+            return Err(self.record.endangered(left()));
+        }
+        Ok(())
+    }
+
+    /// Renews the lease now: compare-and-extend on the server, never shorter than what is
+    /// left there. The deadline moves only if the confirmation comes before it.
+    ///
+    /// It makes one attempt and, where that was not confirmed, a second one; each takes at
+    /// most the shorter of the command timeout and a tenth of the ttl.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](Error::is_lost) if the lease is over, or if the server says that the
+    /// record is not ours (the lease is lost from then on);
+    /// [`is_unavailable`](Error::is_unavailable), [`is_unknown`](Error::is_unknown) or
+    /// [`is_refused`](Error::is_refused) if there was no confirmation: the lease stands as
+    /// it was.
+    pub fn renew(&self) -> Result<(), Error> {
+        keep::renew(&self.record)
+    }
+
+    /// Asks the server whether the record is still ours. One round trip; it lengthens
+    /// nothing.
+    ///
+    /// For where no clock of one's own can be trusted: after a restored virtual machine, or
+    /// a sleep outside Linux. An answer counts only from a primary. Where the user has no
+    /// right to `ROLE`, "not ours" counts all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](Error::is_lost) if the lease is over or the record is not ours;
+    /// [`is_unavailable`](Error::is_unavailable) or [`is_refused`](Error::is_refused) if the
+    /// server could not be asked: the lease stands as it was.
+    pub fn verify(&self) -> Result<(), Error> {
+        keep::verify(&self.record)
+    }
+
+    /// A view of the lease for other threads, without the right to release it.
+    #[must_use]
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch {
+            record: Arc::clone(&self.record),
+        }
+    }
+
+    /// Gives the lock back: compare the token and delete, in one step on the server. As
+    /// drop, but it reports what came of it.
+    ///
+    /// It returns within a tenth of the ttl (at most the command timeout), one connect
+    /// timeout and two command timeouts, lost replies and reconnects included.
+    ///
+    /// # Errors
+    ///
+    /// [`is_lost`](Error::is_lost) if the record was not ours any more; it is not touched.
+    /// [`is_unknown`](Error::is_unknown) if it could not be settled within the bound;
+    /// [`may_hold_until`](Error::may_hold_until) then tells the last instant at which the
+    /// record can stand. [`is_refused`](Error::is_refused) if the user lacks a right, and
+    /// [`is_config`](Error::is_config) in a forked child.
+    pub fn release(mut self) -> Result<(), Error> {
+        self.release_inner()
+    }
+
+    fn release_inner(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.released, true) {
+            return Ok(());
+        }
+        if self.record.site.origin.is_elsewhere() {
+            return Err(Error::forked(Some(self.record.site.key())));
+        }
+        keep::release(&self.record)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Err(error) = self.release_inner() {
+            // A loss has been logged where it was found, and the child of a fork has
+            // nothing to report.
+            if !error.is_lost() {
+                log::warn!(target: "leasehold::release", "dropping a lease: {error}");
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("Lease", &self.record, f)
+    }
+}
+
+/// A view of a lease for worker threads: its state and its time left, without the right to
+/// release it.
+///
+/// # Example: workers that stop in time
+///
+/// ```no_run
+/// # fn main() -> Result<(), leasehold::Error> {
+/// let lock = leasehold::Client::open("redis://127.0.0.1:6379")?.lock("job").build()?;
+/// let lease = lock.acquire()?;
+/// let watch = lease.watch();
+/// std::thread::spawn(move || {
+///     while watch.check().is_ok() {
+///         // … one more piece of work …
+///     }
+/// });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LeaseWatch {
+    record: Arc<Record>,
+}
+
+impl LeaseWatch {
+    /// As [`Lease::state`].
+    #[must_use]
+    pub fn state(&self) -> LeaseState {
+        state(&self.record)
+    }
+
+    /// As [`Lease::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        remaining(&self.record)
+    }
+
+    /// As [`Lease::check`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Lease::check`]; [`is_lost`](Error::is_lost) too once the lease is released.
+    pub fn check(&self) -> Result<(), Error> {
+        self.record.check()
+    }
+}
+
+impl fmt::Debug for LeaseWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug("LeaseWatch", &self.record, f)
+    }
+}
+
+fn state(record: &Record) -> LeaseState {
+    if record.site.origin.is_elsewhere() {
+        return LeaseState::Lost;
+    }
+    match record.standing(record.site.clock.now()) {
+        Standing::Held { .. } => LeaseState::Held,
+        Standing::Danger { .. } => LeaseState::Danger,
+        Standing::Lost(_) => LeaseState::Lost,
+        Standing::Released => LeaseState::Released,
+    }
+}
+
+fn remaining(record: &Record) -> Duration {
+    if record.site.origin.is_elsewhere() {
+        return Duration::ZERO;
+    }
+    match record.standing(record.site.clock.now()) {
+        Standing::Held { remaining } | Standing::Danger { remaining } => remaining,
+        Standing::Lost(_) | Standing::Released => Duration::ZERO,
+    }
+}
+
+fn debug(name: &str, record: &Record, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.debug_struct(name)
+        .field("key", record.site.key())
+        .field("token", &record.token)
+        .field("fence", &record.fence)
+        .field("state", &state(record))
+        .field("remaining", &remaining(record))
+        .finish()
+}

@@ -1,0 +1,301 @@
+//! A lock: a name on a server plus options. It holds nothing by itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::acquire::{self, Canceller, Patience, Wait};
+use crate::client::Client;
+use crate::error::{Config, Error, Kind};
+use crate::keep::{Options, Renewal, Site, Terms};
+use crate::lease::Lease;
+use crate::server::Keys;
+use crate::token;
+
+/// The options of a lock, from [`Client::lock`](crate::Client::lock).
+///
+/// Setters only remember; [`build`](Self::build) is the one place that checks, and its
+/// error names the values that disagree.
+///
+/// # Example: options that do not go together
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let client = leasehold::Client::open("redis://127.0.0.1:6379")?;
+/// let error = client
+///     .lock("order:123")
+///     .ttl(Duration::from_secs(3))
+///     .danger(Duration::from_secs(4))
+///     .build()
+///     .unwrap_err();
+/// assert!(error.is_config());
+/// assert!(error.to_string().contains("danger 4s"));
+/// assert!(error.to_string().contains("ttl 3s"));
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing before `build`"]
+pub struct LockBuilder {
+    client: Client,
+    key: String,
+    options: Options,
+    label: Option<String>,
+    fenced: bool,
+}
+
+impl LockBuilder {
+    pub(crate) fn new(client: Client, key: String) -> Self {
+        Self {
+            client,
+            key,
+            options: Options::default(),
+            label: None,
+            fenced: false,
+        }
+    }
+
+    /// Time to live of the record on the server, counted from each acquisition and renewal.
+    ///
+    /// Longer: a pause or an outage of that length is survived, and a crashed holder blocks
+    /// the others for that long. Shorter: the reverse. Whole milliseconds count, the rest is
+    /// cut off. With renewal at least 150 ms, without at least 10 ms; at most 2^53 − 1 ms.
+    ///
+    /// Defaults to 30 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// How often the lease is to be renewed.
+    ///
+    /// More often: more load, and more attempts before the danger zone. At least the time of
+    /// one attempt (τ, the shorter of the command timeout and ttl/10) and 10 ms; at most
+    /// what leaves room for two attempts before the danger zone:
+    /// `renew_every + 2 (τ + 8 ms) ≤ V − danger`, where V = ttl − ttl/100 − 2 ms.
+    ///
+    /// **This version checks the option and does not renew by itself yet**: call
+    /// [`Lease::renew`] or [`Lease::ensure`].
+    ///
+    /// Defaults to ttl/3, or less where the rule asks for it. The last call of this and
+    /// [`without_renewal`](Self::without_renewal) counts.
+    pub fn renew_every(mut self, renew_every: Duration) -> Self {
+        self.options.renewal = Renewal::Every(renew_every);
+        self
+    }
+
+    /// No renewal in the background: the lease ends with its first ttl, unless
+    /// [`Lease::renew`] or [`Lease::ensure`] is called. This allows a ttl from 10 ms.
+    pub fn without_renewal(mut self) -> Self {
+        self.options.renewal = Renewal::Off;
+        self
+    }
+
+    /// The margin before the deadline in which no new side effect should start.
+    ///
+    /// Longer: more time to stop in, and less to work in. Shorter than the validity of the
+    /// lease, ttl − ttl/100 − 2 ms. A lock that is confirmed when no more than this is left
+    /// is given back at once.
+    ///
+    /// Defaults to ttl/3.
+    pub fn danger(mut self, danger: Duration) -> Self {
+        self.options.danger = Some(danger);
+        self
+    }
+
+    /// The longest that one acquisition may be held: no deadline, the first one included,
+    /// lies beyond acquisition + `max_hold`. It has to be longer than the danger margin.
+    ///
+    /// Defaults to no limit.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options.max_hold = Some(max_hold);
+        self
+    }
+
+    /// A line of text that stands behind the token in the record, for people who look at
+    /// it: a host name, a job. It must not be empty and must have no control characters.
+    /// Whoever can read the key can read it.
+    ///
+    /// Defaults to none.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Draws a fence with each acquisition, see [`Lease::fence`]. The acquisition is then a
+    /// script and not a plain `SET`, and needs rights to `TIME` and to the sibling key
+    /// `KEY:leasehold:fence`, which lives for 30 days after the last acquisition.
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
+        self
+    }
+
+    /// Checks the options and makes the lock. No I/O.
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](Error::is_config) for an empty key, a label that is empty or has a
+    /// control character, and options that break a rule stated at their setters.
+    pub fn build(self) -> Result<Lock, Error> {
+        if self.key.is_empty() {
+            return Err(Error::config(Config::EmptyKey));
+        }
+        if let Some(label) = &self.label {
+            token::check_label(label).map_err(Error::config)?;
+        }
+        let timeouts = self.client.timeouts();
+        let terms = Terms::new(&self.options, timeouts.command).map_err(Error::config)?;
+        let site = self.client.site(
+            Keys::new(self.key.into()),
+            terms,
+            self.label.map(String::into_boxed_str),
+            self.fenced,
+        );
+        Ok(Lock {
+            site: Arc::new(site),
+        })
+    }
+}
+
+/// A name on a server plus options. It holds nothing by itself: the `acquire` family gives
+/// a [`Lease`]. Clones share everything and are cheap.
+///
+/// **It is not reentrant.** A thread that holds the lock and acquires it again waits for
+/// itself, until its lease is over; there is no owner but the token.
+///
+/// | method | while others hold the lock | while no server is in reach |
+/// |---|---|---|
+/// | [`try_acquire`](Self::try_acquire) | `None` at once | error at once |
+/// | [`acquire`](Self::acquire) | waits without limit | error as soon as one reconnect has failed |
+/// | [`acquire_timeout`](Self::acquire_timeout), [`acquire_deadline`](Self::acquire_deadline) | waits until its budget ends | waits until its budget ends |
+/// | [`acquire_cancellable`](Self::acquire_cancellable) | as `acquire` or `acquire_deadline`, until cancelled | the same |
+///
+/// In this version a waiter polls with jittered pauses that double from 2 ms to 50 ms: no
+/// order among waiters is promised.
+#[derive(Clone)]
+pub struct Lock {
+    site: Arc<Site>,
+}
+
+impl Lock {
+    /// The key, exactly as it stands on the server.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.site.key()
+    }
+
+    /// Makes one attempt. `None` if another holds the lock: that is a value, not an error.
+    ///
+    /// One command on an open link. Where its reply is lost, the outcome is settled: the old
+    /// connection is fenced off and the server is asked with the token. All of that takes at
+    /// most twice the connect timeout and twice the command timeout.
+    ///
+    /// # Errors
+    ///
+    /// [`is_unavailable`](Error::is_unavailable) if no server was able to run the command,
+    /// also if the confirmation came when no more than the danger margin was left (the lock
+    /// is then given back); [`is_refused`](Error::is_refused) if the server will not;
+    /// [`is_unknown`](Error::is_unknown) if it was sent and could not be settled;
+    /// [`is_config`](Error::is_config) in the child of a fork.
+    pub fn try_acquire(&self) -> Result<Option<Lease>, Error> {
+        self.get(Patience::Once, None)
+    }
+
+    /// Waits without limit while others hold the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire), and [`is_wrong_type`](Error::is_wrong_type) if
+    /// the key holds something that is not a lock. A server that is away is an error as soon
+    /// as one reconnect has failed.
+    pub fn acquire(&self) -> Result<Lease, Error> {
+        self.wait(Patience::WhileHeld)
+    }
+
+    /// Waits for at most `timeout`, through outages too. A `timeout` that no clock can count
+    /// is no limit.
+    ///
+    /// It does not go past its budget by more than one command timeout: a command that is on
+    /// its way is read on for. With a `timeout` of zero it makes one attempt.
+    ///
+    /// # Errors
+    ///
+    /// When the budget is over, the error says which wait it was:
+    /// [`is_timeout`](Error::is_timeout) if others held the lock,
+    /// [`is_unavailable`](Error::is_unavailable) if no server was able to run the command,
+    /// [`is_unknown`](Error::is_unknown) if an earlier attempt of this very call is
+    /// unsettled. At once: [`is_refused`](Error::is_refused),
+    /// [`is_wrong_type`](Error::is_wrong_type), and [`is_config`](Error::is_config) in the
+    /// child of a fork.
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Lease, Error> {
+        self.wait(Patience::Until(self.site.clock.now().plus(timeout)))
+    }
+
+    /// Waits until `deadline`, as [`acquire_timeout`](Self::acquire_timeout) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Lease, Error> {
+        self.wait(Patience::Until(self.site.clock.time_of(deadline)))
+    }
+
+    /// Waits until `deadline`, or without limit if there is none, and ends as `None` when
+    /// `canceller` is used.
+    ///
+    /// A cancelled wait ends within one command timeout. If its command had just taken the
+    /// lock, the lock is given back first.
+    ///
+    /// # Errors
+    ///
+    /// With a deadline as [`acquire_deadline`](Self::acquire_deadline), without one as
+    /// [`acquire`](Self::acquire). A cancelled wait is an error only if it cannot tell
+    /// whether it leaves a record: [`is_unknown`](Error::is_unknown).
+    pub fn acquire_cancellable(
+        &self,
+        deadline: Option<Instant>,
+        canceller: &Canceller,
+    ) -> Result<Option<Lease>, Error> {
+        let patience = match deadline {
+            Some(deadline) => Patience::Until(self.site.clock.time_of(deadline)),
+            None => Patience::WhileHeld,
+        };
+        self.get(patience, Some(canceller))
+    }
+
+    fn wait(&self, patience: Patience) -> Result<Lease, Error> {
+        match self.get(patience, None)? {
+            Some(lease) => Ok(lease),
+            // Only a single attempt and a cancelled wait end without a lease and without an
+            // error, and this is neither. Should that ever change, "held" is what it means.
+            None => {
+                let key = Arc::clone(self.site.key());
+                let waited = Duration::ZERO;
+                Err(Error::new(Kind::Timeout { key, waited }, None))
+            }
+        }
+    }
+
+    fn get(
+        &self,
+        patience: Patience,
+        canceller: Option<&Canceller>,
+    ) -> Result<Option<Lease>, Error> {
+        let wait = Wait {
+            patience,
+            canceller,
+        };
+        Ok(acquire::acquire(&self.site, wait)?.map(Lease::new))
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("key", self.site.key())
+            .field("terms", &self.site.terms)
+            .field("label", &self.site.label)
+            .field("fenced", &self.site.fenced)
+            .finish_non_exhaustive()
+    }
+}

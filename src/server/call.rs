@@ -1,0 +1,238 @@
+//! One call of a script, and what has to be asked on the same link right before it.
+
+use redis::Value;
+
+use super::command::Decimal;
+use super::fault::{Broken, Class, Fault, Identity};
+use super::link::Link;
+use super::scripts::Script;
+use super::verbs::{Answer, Owner};
+use crate::clock::Time;
+use crate::error::Cause;
+
+/// One call of a script.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) script: &'static Script,
+    pub(super) keys: &'a [&'a [u8]],
+    pub(super) arguments: &'a [&'a [u8]],
+}
+
+/// What is asked on the same link right before a script, in the same round trip.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Preface<'a> {
+    /// The link to fence off.
+    broken: Option<&'a Broken>,
+    role: bool,
+}
+
+impl<'a> Preface<'a> {
+    /// Asks for the role of the server.
+    pub(super) const fn role() -> Self {
+        Self {
+            broken: None,
+            role: true,
+        }
+    }
+
+    /// Fences `broken` off, and asks for the role.
+    pub(super) const fn fencing_off(broken: &'a Broken) -> Self {
+        Self {
+            broken: Some(broken),
+            role: true,
+        }
+    }
+
+    /// The connection to kill: none if it has been killed already, or if the server never
+    /// told its name.
+    fn to_kill(&self) -> Option<&'a Identity> {
+        let broken = self.broken?;
+        if broken.is_fenced_off() {
+            return None;
+        }
+        broken.identity()
+    }
+}
+
+/// The role of a server, as it tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Primary,
+    Replica,
+    Untold,
+}
+
+/// The replies to a call; the value may be an error of the server.
+pub(super) struct Outcome {
+    pub(super) value: Value,
+    pub(super) sent: Time,
+    barrier: bool,
+    role: Role,
+}
+
+impl Outcome {
+    /// Whether the server is a known primary; a known replica is a fault, and its link is
+    /// given up, so that the next one is looked up anew.
+    pub(super) fn proven(&self, link: &mut Link, command: &'static str) -> Result<bool, Fault> {
+        if self.role == Role::Replica {
+            link.give_up();
+            let cause = Cause::Replica {
+                server: link.server().to_string(),
+            };
+            return Err(Fault::new(Class::NotRun, command, cause));
+        }
+        Ok(self.role == Role::Primary)
+    }
+}
+
+impl Call<'_> {
+    pub(super) const fn command(&self) -> &'static str {
+        "EVALSHA"
+    }
+
+    fn push(&self, link: &mut Link, command: &[u8], script: &[u8]) {
+        let batch = &mut link.batch;
+        batch.open(3 + self.keys.len() + self.arguments.len());
+        batch.argument(command);
+        batch.argument(script);
+        batch.argument(Decimal::of(self.keys.len() as u64).as_bytes());
+        for argument in self.keys.iter().chain(self.arguments) {
+            batch.argument(argument);
+        }
+        batch.close();
+    }
+
+    /// Calls the script by its digest, and with its text where the server does not have it.
+    pub(super) fn evaluate(
+        &self,
+        link: &mut Link,
+        preface: &Preface<'_>,
+        end: Time,
+    ) -> Result<Outcome, Fault> {
+        let command = self.command();
+        link.batch.clear();
+        let kill = preface.to_kill();
+        if let Some(Identity { id, addr }) = kill {
+            link.batch.push(&[
+                b"CLIENT",
+                b"KILL",
+                b"ID",
+                id.as_bytes(),
+                b"ADDR",
+                addr.as_bytes(),
+            ]);
+        }
+        if preface.role {
+            link.batch.push(&[b"ROLE"]);
+        }
+        self.push(link, b"EVALSHA", self.script.digest().as_bytes());
+        let sent = link.send(command, end)?;
+        if kill.is_some() {
+            let killed = link.reply("CLIENT KILL")?;
+            // Only 1 is a barrier. 0 may come from another server, or from the same one
+            // after the connection has gone and its last command has run or not. It is
+            // noted at once: a second try would find nothing to kill.
+            if killed == Value::Int(1)
+                && let Some(broken) = preface.broken
+            {
+                broken.note_fenced_off();
+            }
+        }
+        let role = if preface.role {
+            role_of(&link.reply("ROLE")?)
+        } else {
+            Role::Untold
+        };
+        let mut value = link.reply(command)?;
+        if matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT") {
+            link.batch.clear();
+            self.push(link, b"EVAL", self.script.code().as_bytes());
+            link.batch
+                .push(&[b"SCRIPT", b"LOAD", self.script.code().as_bytes()]);
+            link.send("EVAL", end)?;
+            value = link.reply("EVAL")?;
+            // Proxies and restricted users may not load; then the next call comes here too.
+            link.reply("SCRIPT LOAD")?;
+        }
+        Ok(Outcome {
+            value,
+            sent,
+            barrier: preface.broken.is_some_and(Broken::is_fenced_off),
+            role,
+        })
+    }
+
+    pub(super) fn run(
+        &self,
+        link: &mut Link,
+        preface: &Preface<'_>,
+        end: Time,
+    ) -> Result<Answer, Fault> {
+        let outcome = self.evaluate(link, preface, end)?;
+        let (owner, fence) = match &outcome.value {
+            Value::Int(1) => (Owner::Ours, None),
+            Value::Int(0) => (Owner::Gone, None),
+            Value::Int(-1) => (Owner::Another, None),
+            Value::Array(items) => match &items[..] {
+                [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
+                [Value::Int(1), Value::Nil] => (Owner::Ours, None),
+                _ => return Err(unexpected(link, self.command())),
+            },
+            Value::ServerError(error) => {
+                let fault = server_error(link, self.command(), error);
+                if fault.class != Class::WrongType {
+                    return Err(fault);
+                }
+                // A list, say, is not our record.
+                (Owner::Another, None)
+            }
+            _ => return Err(unexpected(link, self.command())),
+        };
+        // A script that found the record ours has written, which a replica cannot.
+        let proven = match owner {
+            Owner::Ours => true,
+            Owner::Gone | Owner::Another => outcome.proven(link, self.command())?,
+        };
+        Ok(Answer {
+            owner,
+            proven,
+            barrier: outcome.barrier,
+            sent: outcome.sent,
+            fence,
+        })
+    }
+}
+
+/// A server's own error. One that does not say whether the command ran ends the link.
+pub(super) fn server_error(
+    link: &mut Link,
+    command: &'static str,
+    error: &redis::ServerError,
+) -> Fault {
+    let fault = Fault::of_reply(command, error);
+    if fault.class == Class::Unknown || error.code() == "READONLY" {
+        link.give_up();
+    }
+    fault
+}
+
+/// A reply of a kind that the command cannot have: nobody knows what has been run.
+pub(super) fn unexpected(link: &mut Link, command: &'static str) -> Fault {
+    link.give_up();
+    Fault::new(Class::Unknown, command, Cause::Garbage { command })
+}
+
+fn role_of(reply: &Value) -> Role {
+    let Value::Array(items) = reply else {
+        return Role::Untold;
+    };
+    match items.first() {
+        Some(Value::BulkString(name)) if name == b"master" => Role::Primary,
+        Some(Value::BulkString(_)) => Role::Replica,
+        _ => Role::Untold,
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

@@ -1,0 +1,124 @@
+//! Packing commands into the bytes that go out.
+
+/// A batch of packed commands.
+///
+/// `redis::Cmd` packs as well, at the price of allocations for each command (two with a
+/// reused `Cmd`); this buffer is kept by its link, and a command costs none.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    first_end: usize,
+}
+
+impl Batch {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.first_end = 0;
+    }
+
+    /// Appends one command, its name included, in RESP: an array of bulk strings.
+    pub(crate) fn push(&mut self, arguments: &[&[u8]]) {
+        self.open(arguments.len());
+        for argument in arguments {
+            self.argument(argument);
+        }
+        self.close();
+    }
+
+    /// Begins a command of `count` arguments, which [`argument`](Self::argument) then
+    /// appends one by one.
+    pub(crate) fn open(&mut self, count: usize) {
+        self.bytes.push(b'*');
+        self.number(count);
+    }
+
+    pub(crate) fn argument(&mut self, argument: &[u8]) {
+        self.bytes.push(b'$');
+        self.number(argument.len());
+        self.bytes.extend_from_slice(argument);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Ends a command begun by [`open`](Self::open).
+    pub(crate) fn close(&mut self) {
+        if self.first_end == 0 {
+            self.first_end = self.bytes.len();
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where the first command ends: while fewer bytes than that have been accepted, no
+    /// command of the batch can run.
+    pub(crate) const fn first_end(&self) -> usize {
+        self.first_end
+    }
+
+    fn number(&mut self, number: usize) {
+        self.bytes
+            .extend_from_slice(Decimal::of(number as u64).as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A number as decimal text on the stack.
+pub(crate) struct Decimal {
+    digits: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    pub(crate) fn of(mut number: u64) -> Self {
+        let mut digits = [b'0'; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return Self { digits, start };
+            }
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.digits[self.start..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_packed_command_is_what_the_redis_crate_packs(
+            arguments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..8)
+        ) {
+            let mut batch = Batch::default();
+            let slices: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+            batch.push(&slices);
+            prop_assert_eq!(batch.bytes(), &redis::pack_command(&arguments)[..]);
+        }
+
+        #[test]
+        fn a_decimal_is_the_number_as_text(number in any::<u64>()) {
+            prop_assert_eq!(Decimal::of(number).as_bytes(), number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_first_command_stays_when_more_follow() {
+        let mut batch = Batch::default();
+        batch.push(&[b"ROLE"]);
+        let end = batch.bytes().len();
+        batch.push(&[b"ROLE"]);
+        assert_eq!(batch.first_end(), end);
+        batch.clear();
+        assert_eq!(batch.first_end(), 0);
+        assert_eq!(Decimal::of(u64::MAX).as_bytes(), b"18446744073709551615");
+    }
+}

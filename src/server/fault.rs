@@ -1,0 +1,303 @@
+//! The one place where a failure is classified: not sent, not run, refused, wrong type, or
+//! unknown.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::ServerError;
+
+use super::link::Link;
+use crate::error::Cause;
+
+/// What a failure says about the command that met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The socket did not accept the command's last byte: it cannot run.
+    NotSent,
+    /// The server answered that it did not run it; another try may help.
+    NotRun,
+    /// The server answered that it will not run it; another try will not help.
+    Refused,
+    /// The key holds something that is not a string. Definite, and the link is fine.
+    WrongType,
+    /// Sent whole and not answered in a way that says whether it ran.
+    Unknown,
+}
+
+/// A failure of one command.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) class: Class,
+    /// The command as a user's rights would name it.
+    pub(crate) command: &'static str,
+    pub(crate) cause: Cause,
+    /// The link on which an unknown command may still be on its way.
+    pub(crate) broken: Option<Broken>,
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) const fn new(class: Class, command: &'static str, cause: Cause) -> Self {
+        Self {
+            class,
+            command,
+            cause,
+            broken: None,
+        }
+    }
+
+    /// A failure that the server itself told us.
+    #[cold]
+    pub(crate) fn of_reply(command: &'static str, error: &ServerError) -> Self {
+        let text = text_of(error);
+        let cause = Cause::Reply {
+            command,
+            text: without_arguments(&text).to_owned(),
+        };
+        Self::new(classify(&text), command, cause)
+    }
+}
+
+/// A link that broke with a command unanswered. It keeps the socket open, so that the
+/// server still knows the connection by its id and address until it is fenced off, and it
+/// carries no further command.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    link: Box<Link>,
+    /// Set when the server has answered that it killed the connection: nothing that was
+    /// sent on it can run any more.
+    fenced_off: AtomicBool,
+}
+
+impl Broken {
+    pub(super) fn new(link: Box<Link>) -> Self {
+        Self {
+            link,
+            fenced_off: AtomicBool::new(false),
+        }
+    }
+
+    /// How the server names the connection, where it told us.
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.link.identity()
+    }
+
+    pub(super) fn is_fenced_off(&self) -> bool {
+        self.fenced_off.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_fenced_off(&self) {
+        self.fenced_off.store(true, Ordering::Release);
+    }
+}
+
+/// A connection as the server knows it: both are needed, because ids start again when a
+/// server restarts, and a stranger may have the old one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) id: String,
+    pub(crate) addr: String,
+}
+
+impl Identity {
+    /// Reads the line that `CLIENT INFO` answers.
+    pub(crate) fn from_client_info(info: &str) -> Option<Self> {
+        let id = info.split_once("id=")?.1.split(' ').next()?;
+        // The address of a unix socket is its path, which may hold spaces: it ends where
+        // the next field begins.
+        let rest = info.split_once(" addr=")?.1;
+        let addr = match rest.split_once(" laddr=") {
+            Some((addr, _)) => addr,
+            None => rest.split(' ').next()?,
+        };
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) || addr.is_empty() {
+            return None;
+        }
+        Some(Self {
+            id: id.to_owned(),
+            addr: addr.to_owned(),
+        })
+    }
+}
+
+const NOT_RUN: [&str; 12] = [
+    "OOM",
+    "READONLY",
+    "MASTERDOWN",
+    "LOADING",
+    "BUSY",
+    "MISCONF",
+    "NOREPLICAS",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "NOSCRIPT",
+];
+
+const REFUSED: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT"];
+
+/// The class of a server's error text.
+///
+/// Redis 6.2 buries the code of an error that a script met inside a text of its own, and
+/// newer ones may put words before it; so the code is looked for as a word, first at the
+/// front and then, in an error of a script, behind a dash. That a script's error means *not
+/// run* is the rule of `lua/`: every check comes before the first write, and after it
+/// nothing raises.
+fn classify(text: &str) -> Class {
+    let code = text.split(' ').next().unwrap_or_default();
+    if let Some(class) = class_of_code(code) {
+        return class;
+    }
+    if code == "ERR" || code.starts_with('@') {
+        return classify_generic(text);
+    }
+    Class::Unknown
+}
+
+fn class_of_code(code: &str) -> Option<Class> {
+    if NOT_RUN.contains(&code) {
+        Some(Class::NotRun)
+    } else if REFUSED.contains(&code) {
+        Some(Class::Refused)
+    } else if code == "WRONGTYPE" {
+        Some(Class::WrongType)
+    } else {
+        None
+    }
+}
+
+fn classify_generic(text: &str) -> Class {
+    let lower = text.to_ascii_lowercase();
+    let says = |words: &str| lower.contains(words);
+    if says("max number of clients reached") || says("can't accept new clients") {
+        return Class::NotRun;
+    }
+    if says("unknown command")
+        || says("unknown subcommand")
+        || says("user executing the script can't")
+        || says("invalid password")
+        || says("db index is out of range")
+        || says("without any password configured")
+        || says("invalid expire time")
+        || says("value is not an integer or out of range")
+    {
+        return Class::Refused;
+    }
+    // In a script's error the code is the word behind the last dash, or behind a colon.
+    text.split(|separator: char| separator.is_whitespace() || matches!(separator, ':' | ','))
+        .filter_map(|word| class_of_code(word.trim_start_matches('-')))
+        .next()
+        .unwrap_or(Class::Unknown)
+}
+
+fn text_of(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}
+
+/// Redis repeats the arguments of a command that it does not know, the token among them.
+fn without_arguments(text: &str) -> &str {
+    let end = text
+        .to_ascii_lowercase()
+        .find("with args beginning with")
+        .unwrap_or(text.len());
+    text[..end].trim_end_matches([' ', ','])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_text_has_its_class() {
+        for (text, class) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                Class::NotRun,
+            ),
+            (
+                "READONLY You can't write against a read only replica.",
+                Class::NotRun,
+            ),
+            ("MOVED 3999 127.0.0.1:6381", Class::NotRun),
+            (
+                "LOADING Redis is loading the dataset in memory",
+                Class::NotRun,
+            ),
+            ("ERR max number of clients reached", Class::NotRun),
+            (
+                "ERR Error running script (call to f_00): @user_script:30: @user_script: 30: \
+                 -READONLY You can't write against a read only replica.",
+                Class::NotRun,
+            ),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: 00, on \
+                 @user_script:1.",
+                Class::NotRun,
+            ),
+            ("NOAUTH Authentication required.", Class::Refused),
+            (
+                "WRONGPASS invalid username-password pair or user is disabled.",
+                Class::Refused,
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'set' command",
+                Class::Refused,
+            ),
+            (
+                "ERR unknown command 'EVALSHA', with args beginning with: 'x'",
+                Class::Refused,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand \
+                 script: 00, on @user_script:1.",
+                Class::Refused,
+            ),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                Class::WrongType,
+            ),
+            (
+                "ERR Error running script (call to f_00): @user_script:1: WRONGTYPE Operation \
+                 against a key holding the wrong kind of value",
+                Class::WrongType,
+            ),
+            ("ERR something that nobody has heard of", Class::Unknown),
+            (
+                "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+                Class::Unknown,
+            ),
+            ("", Class::Unknown),
+        ] {
+            assert_eq!(classify(text), class, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_reported_without_its_arguments() {
+        let text = "ERR unknown command 'EVALSHA', with args beginning with: 'a' 'secret' ";
+        assert_eq!(without_arguments(text), "ERR unknown command 'EVALSHA'");
+        assert_eq!(without_arguments("OOM no"), "OOM no");
+    }
+
+    #[test]
+    fn a_connection_is_known_by_its_id_and_address() {
+        let tcp = "id=7 addr=127.0.0.1:5555 laddr=127.0.0.1:6379 fd=8 name= age=0";
+        assert_eq!(
+            Identity::from_client_info(tcp),
+            Some(Identity {
+                id: "7".to_owned(),
+                addr: "127.0.0.1:5555".to_owned(),
+            })
+        );
+        let unix = "id=12 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8";
+        assert_eq!(
+            Identity::from_client_info(unix).map(|identity| identity.addr),
+            Some("/tmp/a b/redis.sock:0".to_owned())
+        );
+        assert_eq!(Identity::from_client_info("id= addr=1"), None);
+        assert_eq!(Identity::from_client_info("nonsense"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Opening a link: connect, enter, learn the connection's name, load the scripts. One
+//! deadline for all of it, one round trip after the connect.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::address::Address;
+use super::command::Decimal;
+use super::fault::{Class, Fault, Identity};
+use super::link::Link;
+use super::scripts;
+use super::single::LinkOptions;
+use super::socket;
+use crate::clock::{Clock, Time};
+use crate::error::Cause;
+
+/// Opens a link to `address` before `until`.
+///
+/// Only a refused password, user or database is an error. A refused `CLIENT INFO` costs the
+/// barrier, a refused `SCRIPT LOAD` costs a longer command now and then; proxies refuse
+/// both.
+pub(super) fn open(
+    address: &Address,
+    server: &Arc<str>,
+    clock: &Clock,
+    options: &LinkOptions,
+    until: Time,
+) -> Result<Link, Fault> {
+    let begun = clock.now();
+    let mut link = socket::connect(address, clock, until)
+        .and_then(|socket| {
+            Link::new(
+                socket,
+                Arc::clone(server),
+                clock.clone(),
+                options.command_timeout,
+            )
+        })
+        .map_err(|source| {
+            let cause = match source.kind() {
+                std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => Cause::TimedOut {
+                    doing: "connecting to",
+                    server: server.to_string(),
+                    after: clock.now().since(begun),
+                },
+                _ => Cause::Io {
+                    doing: "connect to",
+                    server: server.to_string(),
+                    source,
+                },
+            };
+            Fault::new(Class::NotSent, "connect", cause)
+        })?;
+    // Whatever fails from here on, the caller's own command has not been sent.
+    enter(&mut link, address, until).map_err(|mut fault| {
+        if fault.class != Class::Refused {
+            fault.class = Class::NotSent;
+            fault.command = "connect";
+        }
+        fault
+    })?;
+    link.settle();
+    Ok(link)
+}
+
+fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
+    link.batch.clear();
+    let mut steps = Vec::with_capacity(8);
+    if let Some(password) = address.password() {
+        match address.username() {
+            Some(username) => {
+                link.batch
+                    .push(&[b"AUTH", username.as_bytes(), password.as_bytes()]);
+            }
+            None => link.batch.push(&[b"AUTH", password.as_bytes()]),
+        }
+        steps.push(Step::Must("AUTH"));
+    }
+    if address.database() != 0 {
+        match u64::try_from(address.database()) {
+            Ok(database) => link
+                .batch
+                .push(&[b"SELECT", Decimal::of(database).as_bytes()]),
+            // The server's own "out of range" is the clearest answer.
+            Err(_) => link.batch.push(&[b"SELECT", b"-1"]),
+        }
+        steps.push(Step::Must("SELECT"));
+    }
+    link.batch.push(&[b"CLIENT", b"INFO"]);
+    steps.push(Step::Identify);
+    for script in scripts::all() {
+        link.batch
+            .push(&[b"SCRIPT", b"LOAD", script.code().as_bytes()]);
+        steps.push(Step::May);
+    }
+    // The timeouts of commands do not apply here: one deadline runs through the opening.
+    link.send_before("CLIENT INFO", until)?;
+    for step in steps {
+        let reply = link.reply(step.command())?;
+        match (step, reply) {
+            (Step::Must(command), Value::ServerError(error)) => {
+                let mut fault = Fault::of_reply(command, &error);
+                // An answer that names no reason is still a no: without it nothing works.
+                if fault.class == Class::Unknown {
+                    fault.class = Class::Refused;
+                }
+                return Err(fault);
+            }
+            (_, Value::ServerError(error)) => {
+                let fault = Fault::of_reply(step.command(), &error);
+                // A server with too many clients says so once and closes.
+                if fault.class == Class::NotRun && error.code() == "ERR" {
+                    return Err(fault);
+                }
+                log::debug!(
+                    target: "leasehold::link",
+                    "`{}` answers {} with an error: {}", link.server(), step.command(), fault.cause
+                );
+            }
+            (Step::Identify, Value::BulkString(info)) => {
+                let identity = std::str::from_utf8(&info)
+                    .ok()
+                    .and_then(Identity::from_client_info);
+                link.identify(identity);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a reply of the handshake is for.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Without it no command will work.
+    Must(&'static str),
+    Identify,
+    May,
+}
+
+impl Step {
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Must(command) => command,
+            Self::Identify => "CLIENT INFO",
+            Self::May => "SCRIPT LOAD",
+        }
+    }
+}

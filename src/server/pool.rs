@@ -1,0 +1,276 @@
+//! The few links that all threads of a client share.
+//!
+//! A caller takes an idle link; if there is none and fewer than the most are open, it opens
+//! one; else it waits its turn. Turns go in the order of arrival: a link that comes back is
+//! handed to the one who has waited longest and cannot be snatched by a newcomer.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::address::Address;
+use super::fault::{Broken, Class, Fault};
+use super::handshake;
+use super::link::Link;
+use super::single::LinkOptions;
+use super::verbs::Bound;
+use crate::clock::{Clock, Time};
+use crate::error::Cause;
+use crate::stats::Counters;
+
+/// A link that lay idle for longer is dropped: firewalls and servers forget connections.
+const MOST_IDLE: Duration = Duration::from_secs(30);
+
+/// A link that lay idle for longer is looked at before it is used. The shortest `timeout`
+/// a server can be set to is one second, so that the hot path never pays for the look.
+const TRUSTED_IDLE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    address: Address,
+    server: Arc<str>,
+    clock: Clock,
+    options: LinkOptions,
+    counters: Arc<Counters>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The link used last is on top: it is warm, and the others may go idle.
+    idle: Vec<Box<Link>>,
+    /// Links that exist or are being opened, idle ones included.
+    open: usize,
+    /// Links that broke and have not been replaced yet.
+    broken: usize,
+    waiting: VecDeque<Arc<Turn>>,
+}
+
+/// The place of one caller in the queue. It is only looked at with the pool's mutex held;
+/// its own mutex is there because a shared place cannot be written to without one.
+#[derive(Debug, Default)]
+struct Turn {
+    granted: Mutex<Option<Grant>>,
+    came: Condvar,
+}
+
+#[derive(Debug)]
+enum Grant {
+    Link(Box<Link>),
+    /// The right to open a link, already counted as open.
+    Slot,
+}
+
+impl Pool {
+    pub(super) fn new(
+        address: Address,
+        clock: Clock,
+        options: LinkOptions,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            server: address.to_string().into(),
+            address,
+            clock,
+            options,
+            counters,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Runs `exchange` on a link that works as far as anyone can tell, the caller's alone
+    /// for that time. A link that breaks with a command unanswered comes back in the fault.
+    pub(super) fn with<T>(
+        &self,
+        bound: Bound,
+        exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let link = self.take(bound)?;
+        self.lend(link, exchange)
+    }
+
+    /// The same on a link that is opened for it, beside the ones that exist: fencing off a
+    /// broken link must not wait for a turn behind the commands of others.
+    pub(super) fn with_fresh<T>(
+        &self,
+        bound: Bound,
+        exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        self.state.lock().open += 1;
+        let link = self.open(bound)?;
+        self.lend(link, exchange)
+    }
+
+    fn lend<T>(
+        &self,
+        mut link: Box<Link>,
+        exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let slot = Slot { pool: self };
+        let mut result = exchange(&mut link);
+        mem::forget(slot);
+        link.settle();
+        if !link.is_broken() {
+            self.put_back(link);
+            return result;
+        }
+        self.free_slot();
+        self.distrust_idle();
+        if let Err(fault) = &mut result
+            && fault.class == Class::Unknown
+        {
+            log::debug!(
+                target: "leasehold::link",
+                "the link to `{}` broke with {} unanswered: {}",
+                self.server, fault.command, fault.cause
+            );
+            fault.broken = Some(Broken::new(link));
+        }
+        result
+    }
+
+    fn take(&self, bound: Bound) -> Result<Box<Link>, Fault> {
+        let now = self.clock.now();
+        loop {
+            match self.grant(now, bound)? {
+                Grant::Link(link) => {
+                    let idle = now.since(link.last_used());
+                    if idle <= TRUSTED_IDLE || (idle <= MOST_IDLE && !link.is_stale()) {
+                        return Ok(link);
+                    }
+                    self.state.lock().broken += 1;
+                    self.free_slot();
+                }
+                Grant::Slot => return self.open(bound),
+            }
+        }
+    }
+
+    fn grant(&self, now: Time, bound: Bound) -> Result<Grant, Fault> {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            if let Some(link) = state.idle.pop() {
+                return Ok(Grant::Link(link));
+            }
+            if state.open < self.options.max_links {
+                state.open += 1;
+                return Ok(Grant::Slot);
+            }
+        }
+        // One command timeout is the longest wait for a turn: the holder of a link is done
+        // with a command by then, and a caller must get to look at its own clock.
+        let until = bound.begin.min(now.plus(self.options.command_timeout));
+        self.wait_for_turn(state, until)
+    }
+
+    fn wait_for_turn(&self, mut state: MutexGuard<'_, State>, until: Time) -> Result<Grant, Fault> {
+        let turn = Arc::new(Turn::default());
+        state.waiting.push_back(Arc::clone(&turn));
+        let begun = self.clock.now();
+        loop {
+            if let Some(grant) = turn.granted.lock().take() {
+                return Ok(grant);
+            }
+            if until <= self.clock.now() {
+                state.waiting.retain(|other| !Arc::ptr_eq(other, &turn));
+                let cause = Cause::TimedOut {
+                    doing: "waiting for a free link to",
+                    server: self.server.to_string(),
+                    after: self.clock.now().since(begun),
+                };
+                return Err(Fault::new(Class::NotSent, "connect", cause));
+            }
+            self.clock.park(&turn.came, &mut state, until);
+        }
+    }
+
+    /// Opens a link in a slot that is already counted.
+    fn open(&self, bound: Bound) -> Result<Box<Link>, Fault> {
+        // The slot goes back on every way out but the last.
+        let slot = Slot { pool: self };
+        let until = self.clock.now().plus(self.options.connect_timeout);
+        let link = handshake::open(
+            &self.address,
+            &self.server,
+            &self.clock,
+            &self.options,
+            until.min(bound.begin),
+        )?;
+        mem::forget(slot);
+        let replaces = {
+            let mut state = self.state.lock();
+            let replaces = state.broken != 0;
+            state.broken = state.broken.saturating_sub(1);
+            replaces
+        };
+        if replaces {
+            self.counters.reconnects.add_one();
+            log::debug!(target: "leasehold::link", "connected to `{}` again", self.server);
+        }
+        Ok(Box::new(link))
+    }
+
+    fn put_back(&self, link: Box<Link>) {
+        let mut state = self.state.lock();
+        if self.options.max_links < state.open {
+            // One of those opened to fence off a broken link; the broken one has gone.
+            state.open -= 1;
+            drop(state);
+            drop(link);
+            return;
+        }
+        match state.waiting.pop_front() {
+            Some(turn) => hand_over(&turn, Grant::Link(link)),
+            None => state.idle.push(link),
+        }
+    }
+
+    fn free_slot(&self) {
+        let mut state = self.state.lock();
+        state.open -= 1;
+        if state.open < self.options.max_links
+            && let Some(turn) = state.waiting.pop_front()
+        {
+            state.open += 1;
+            hand_over(&turn, Grant::Slot);
+        }
+    }
+
+    /// Drops the idle links: one has just failed, and what took it may have taken them.
+    fn distrust_idle(&self) {
+        let idle = {
+            let mut state = self.state.lock();
+            state.broken += 1;
+            let idle = mem::take(&mut state.idle);
+            state.open -= idle.len();
+            state.broken += idle.len();
+            idle
+        };
+        // Sockets are closed outside the mutex.
+        drop(idle);
+    }
+}
+
+/// Called with the pool's mutex held.
+fn hand_over(turn: &Turn, grant: Grant) {
+    *turn.granted.lock() = Some(grant);
+    turn.came.notify_one();
+}
+
+/// A slot that goes back to the pool unless it is forgotten, also when a caller unwinds.
+struct Slot<'a> {
+    pool: &'a Pool,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.pool.free_slot();
+    }
+}

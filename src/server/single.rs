@@ -1,0 +1,234 @@
+//! The verbs on one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::address::Address;
+use super::call::{Call, Preface, server_error, unexpected};
+use super::command::Decimal;
+use super::fault::{Broken, Class, Fault};
+use super::keys::Keys;
+use super::link::Link;
+use super::pool::Pool;
+use super::scripts;
+use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
+use crate::clock::{Clock, Time};
+use crate::error::Cause;
+use crate::stats::Counters;
+
+/// How long a fence counter outlives the last acquisition of its lock.
+const FENCE_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The largest expiry that stays exact in a script: above 2^53 a Lua number no longer
+/// counts by 1. It is 285,616 years in milliseconds; Redis itself takes more.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_millis((1 << 53) - 1);
+
+/// What the links of a client have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkOptions {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) max_links: usize,
+}
+
+/// One server, reached over a few links.
+#[derive(Debug)]
+pub(crate) struct SingleServer {
+    links: Pool,
+}
+
+impl SingleServer {
+    pub(crate) fn new(
+        address: Address,
+        clock: Clock,
+        options: LinkOptions,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            links: Pool::new(address, clock, options, counters),
+        }
+    }
+
+    /// Runs a compare script, and believes an answer other than "ours" only from a server
+    /// that says it is a primary: a replica gives the same answers without an error.
+    fn compare(
+        &self,
+        call: Call<'_>,
+        after: Option<&Broken>,
+        bound: Bound,
+    ) -> Result<Answer, Fault> {
+        let Some(broken) = after else {
+            return self.links.with(bound, |link| {
+                let answer = call.run(link, &Preface::default(), bound.end)?;
+                if answer.owner == Owner::Ours {
+                    return Ok(answer);
+                }
+                // Asked before the script is run again, not after: a replica that is made
+                // a primary in between must not have its zero believed.
+                call.run(link, &Preface::role(), bound.end)
+            });
+        };
+        let preface = Preface::fencing_off(broken);
+        self.links
+            .with_fresh(bound, |link| call.run(link, &preface, bound.end))
+    }
+}
+
+impl Verbs for SingleServer {
+    fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault> {
+        self.links.with(bound, |link| {
+            if target.fenced {
+                acquire_fenced(link, target, bound.end)
+            } else {
+                acquire_plain(link, target, bound.end)
+            }
+        })
+    }
+
+    fn renew(
+        &self,
+        target: Target<'_>,
+        after: Option<&Broken>,
+        bound: Bound,
+    ) -> Result<Answer, Fault> {
+        let ttl = Decimal::of(target.ttl);
+        let record = target.keys.record().as_bytes();
+        let keys = [record, target.keys.fence().as_bytes()];
+        // The counter is asked for only where the acquisition's own reply was lost.
+        let asks_fence = target.fenced && after.is_some();
+        let call = Call {
+            script: &scripts::RENEW,
+            keys: if asks_fence { &keys } else { &keys[..1] },
+            arguments: &[target.token.expose().as_bytes(), ttl.as_bytes()],
+        };
+        self.compare(call, after, bound)
+    }
+
+    fn release(
+        &self,
+        target: Target<'_>,
+        after: Option<&Broken>,
+        bound: Bound,
+    ) -> Result<Answer, Fault> {
+        let call = Call {
+            script: &scripts::RELEASE,
+            keys: &[target.keys.record().as_bytes()],
+            arguments: &[target.token.expose().as_bytes()],
+        };
+        self.compare(call, after, bound)
+    }
+
+    fn read(&self, keys: &Keys, bound: Bound) -> Result<(Option<Seen>, bool), Fault> {
+        let call = Call {
+            script: &scripts::READ,
+            keys: &[keys.record().as_bytes()],
+            arguments: &[],
+        };
+        self.links.with(bound, |link| {
+            let outcome = call.evaluate(link, &Preface::role(), bound.end)?;
+            let proven = outcome.proven(link, call.command())?;
+            match outcome.value {
+                Value::ServerError(error) => Err(server_error(link, call.command(), &error)),
+                Value::Nil => Ok((None, proven)),
+                Value::Array(items) => match <[Value; 2]>::try_from(items) {
+                    Ok([Value::BulkString(record), Value::Int(left)]) => {
+                        let remaining = u64::try_from(left).ok().map(Duration::from_millis);
+                        Ok((Some(Seen { record, remaining }), proven))
+                    }
+                    _ => Err(unexpected(link, call.command())),
+                },
+                _ => Err(unexpected(link, call.command())),
+            }
+        })
+    }
+
+    fn ping(&self, bound: Bound) -> Result<Duration, Fault> {
+        self.links.with(bound, |link| {
+            link.batch.clear();
+            link.batch.push(&[b"HELLO"]);
+            let sent = link.send("HELLO", bound.end)?;
+            let reply = link.reply("HELLO")?;
+            let took = self.links.clock().now().since(sent);
+            match reply {
+                // Whoever answers is there; only one who has not let us in is no use. A
+                // server that does not know the command (a proxy) has answered as well.
+                Value::ServerError(error) => {
+                    let fault = Fault::of_reply("HELLO", &error);
+                    match error.code() {
+                        "NOAUTH" | "WRONGPASS" => Err(fault),
+                        _ if fault.class == Class::NotRun => Err(fault),
+                        _ => Ok(took),
+                    }
+                }
+                _ => Ok(took),
+            }
+        })
+    }
+}
+
+/// `SET key token NX PX ttl`: one command takes the lock, so that no moment leaves it
+/// without an expiry.
+fn acquire_plain(link: &mut Link, target: Target<'_>, end: Time) -> Result<Acquired, Fault> {
+    const COMMAND: &str = "SET";
+    let ttl = Decimal::of(target.ttl);
+    link.batch.clear();
+    link.batch.push(&[
+        b"SET",
+        target.keys.record().as_bytes(),
+        target.token.expose().as_bytes(),
+        b"NX",
+        b"PX",
+        ttl.as_bytes(),
+    ]);
+    let sent = link.send(COMMAND, end)?;
+    match link.reply(COMMAND)? {
+        Value::Okay => Ok(Acquired::Taken { sent, fence: None }),
+        Value::Nil => Ok(Acquired::Held),
+        Value::ServerError(error) => Err(server_error(link, COMMAND, &error)),
+        _ => Err(unexpected(link, COMMAND)),
+    }
+}
+
+fn acquire_fenced(link: &mut Link, target: Target<'_>, end: Time) -> Result<Acquired, Fault> {
+    let (ttl, fence_ttl) = (Decimal::of(target.ttl), Decimal::of(millis(FENCE_TTL)));
+    let call = Call {
+        script: &scripts::ACQUIRE_FENCED,
+        keys: &[
+            target.keys.record().as_bytes(),
+            target.keys.fence().as_bytes(),
+        ],
+        arguments: &[
+            target.token.expose().as_bytes(),
+            ttl.as_bytes(),
+            fence_ttl.as_bytes(),
+        ],
+    };
+    let outcome = call.evaluate(link, &Preface::default(), end)?;
+    match outcome.value {
+        Value::ServerError(error) => Err(server_error(link, call.command(), &error)),
+        Value::Int(0) => Ok(Acquired::Held),
+        Value::Int(fence @ 1..) => Ok(Acquired::Taken {
+            sent: outcome.sent,
+            fence: Some(fence.unsigned_abs()),
+        }),
+        Value::Int(code @ (-1 | -2)) => {
+            let text = if code == -1 {
+                "the fence counter has reached 2^53 and can grow no more"
+            } else {
+                "the key of the fence counter holds something else"
+            };
+            let cause = Cause::Reply {
+                command: call.command(),
+                text: text.to_owned(),
+            };
+            Err(Fault::new(Class::Refused, call.command(), cause))
+        }
+        _ => Err(unexpected(link, call.command())),
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

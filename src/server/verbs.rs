@@ -1,0 +1,113 @@
+//! The four verbs that every topology answers, and their answers.
+
+use std::time::Duration;
+
+use super::fault::{Broken, Fault};
+use super::keys::Keys;
+use crate::clock::Time;
+use crate::token::Token;
+
+/// What one attempt is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) token: &'a Token,
+    /// Time to live, in whole milliseconds.
+    pub(crate) ttl: u64,
+    pub(crate) fenced: bool,
+}
+
+/// How long a verb may take.
+///
+/// A command that has been sent is read on for, up to the command timeout, even if the
+/// caller's budget ends meanwhile: a definite answer a little late is worth more than an
+/// unknown on time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// After this nothing new is begun: no turn awaited, no link opened, nothing sent.
+    pub(crate) begin: Time,
+    /// After this no reply is waited for.
+    pub(crate) end: Time,
+}
+
+impl Bound {
+    /// One absolute end for everything.
+    pub(crate) const fn by(end: Time) -> Self {
+        Self { begin: end, end }
+    }
+}
+
+/// The answer to an acquisition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// Ours, with validity counted from `sent`.
+    Taken {
+        sent: Time,
+        fence: Option<u64>,
+    },
+    Held,
+}
+
+/// Whose the record is, as a compare script found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It was ours, and the script did its work.
+    Ours,
+    /// There is no record.
+    Gone,
+    /// Another's record, or a key of another type, stands there.
+    Another,
+}
+
+/// The answer of a compare script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) owner: Owner,
+    /// Whether the server is known to be a primary. Only then "gone" and "another's" count;
+    /// a server that says it is a replica is a [`Fault`] instead.
+    pub(crate) proven: bool,
+    /// Whether an earlier command on a broken link is proven never to run any more.
+    pub(crate) barrier: bool,
+    /// The clock before the script was sent.
+    pub(crate) sent: Time,
+    /// The fence counter, where the target is fenced and the record ours.
+    pub(crate) fence: Option<u64>,
+}
+
+/// What stands at a key.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) record: Vec<u8>,
+    /// `None` if the record has no expiry.
+    pub(crate) remaining: Option<Duration>,
+}
+
+/// A topology: one server now, several behind one face later.
+pub(crate) trait Verbs: Send + Sync {
+    /// One attempt to take the lock. A token may be sent here again only after a fault that
+    /// is *not sent* or *not run*, or after [`Acquired::Held`].
+    fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault>;
+
+    /// Compare and extend. `after` is a broken link that is fenced off first, so that
+    /// nothing sent on it can run any more; only then a fenced target learns its fence.
+    fn renew(
+        &self,
+        target: Target<'_>,
+        after: Option<&Broken>,
+        bound: Bound,
+    ) -> Result<Answer, Fault>;
+
+    /// Compare and delete, behind a barrier where `after` is given.
+    fn release(
+        &self,
+        target: Target<'_>,
+        after: Option<&Broken>,
+        bound: Bound,
+    ) -> Result<Answer, Fault>;
+
+    /// What stands at the key, and whether the server is known to be a primary.
+    fn read(&self, keys: &Keys, bound: Bound) -> Result<(Option<Seen>, bool), Fault>;
+
+    /// One round trip with a command that every user may send.
+    fn ping(&self, bound: Bound) -> Result<Duration, Fault>;
+}
