@@ -1,4 +1,150 @@
-//! placeholder
+//! A lease lock on Redis for plain blocking code: taken in one command, released only with
+//! its own token, every outcome accounted for.
+//!
+//! # What it cannot do
+//!
+//! * **A lease does not stop a late writer.** A holder that is paused for longer than its
+//!   lease (a stopped process, a suspended machine, a slow disk) still writes afterwards.
+//!   Give every write the [fence](Lease::fence), and let the resource refuse older ones.
+//! * **One Redis primary can lose a lock at failover**, because replication is
+//!   asynchronous. Where two holders must never exist, the resource checks a fence, or
+//!   etcd, ZooKeeper or Consul is the right tool.
+//! * **Redis expires keys by its wall clock**: a step of that clock, or an eviction policy
+//!   other than `noeviction`, can free a lock early.
+//! * **This version does not renew in the background.** A lease lasts for its ttl;
+//!   [`Lease::ensure`] and [`Lease::renew`] lengthen it when they are called.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use leasehold::Client;
+//!
+//! fn main() -> Result<(), leasehold::Error> {
+//!     let client = Client::open("redis://127.0.0.1:6379")?;          // no I/O yet
+//!     let lock = client.lock("order:123").ttl(Duration::from_secs(30)).build()?;
+//!
+//!     let lease = lock.acquire_timeout(Duration::from_secs(5))?;
+//!     lease.check()?;                                   // before each side effect: no I/O
+//!     // … the work …
+//!     lease.release()                                   // or drop it
+//! }
+//! ```
+//!
+//! # The types, and how they meet
+//!
+//! A [`Client`] stands for a server and the few links to it; make one and share it. Its
+//! [`lock`](Client::lock) gives a [`LockBuilder`], whose [`build`](LockBuilder::build)
+//! checks the options and gives a [`Lock`]: a name plus options, holding nothing. Its
+//! `acquire` family gives a [`Lease`], the guard. [`Lease::watch`] gives worker threads a
+//! [`LeaseWatch`]. A [`Canceller`] ends a wait from another thread, a [`FenceGate`] checks
+//! fences in this process, and [`Error`] tells apart what must not be mixed up.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | lock | a name on a server plus options; holds nothing by itself |
+//! | lease | one acquisition of a lock: a guard, released on drop |
+//! | token | the value that proves which acquisition owns the record; fresh for each |
+//! | validity, deadline | how long, and until when, the holder may rely on the lease by its own clock |
+//! | danger zone | the last stretch before the deadline, in which no new side effect should start |
+//! | lost | the deadline passed, or the server proved that the record is no longer ours; final |
+//! | unknown | a command was sent whole and no reply came |
+//! | fence | a number that only grows from one holder of a key to the next |
+//!
+//! # What it promises
+//!
+//! * One command takes the lock (`SET key token NX PX ttl`); nothing can leave a lock
+//!   without an expiry. The record is exactly your key, so that every client that follows
+//!   the [documented pattern](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/)
+//!   shares the lock.
+//! * Each acquisition has its own token from the operating system's randomness. Only that
+//!   token renews or releases the lock, compared and applied in one step on the server.
+//!   No unconditional `DEL` or `PEXPIRE` is ever sent, and nothing re-creates a lock that
+//!   has gone.
+//! * The holder's deadline is earlier than the server's expiry: it counts from *before* the
+//!   command was sent, less 1 % and 2 ms, and on Linux by a clock that runs during suspend.
+//! * A reply that never came is *unknown*, never guessed. The link it was due on is fenced
+//!   off (`CLIENT KILL` by id and address), so that the command can no longer run, and the
+//!   server is asked with the token. What cannot be settled is reported as
+//!   [`is_unknown`](Error::is_unknown).
+//! * "Not yours" is believed only from a server that says it is a primary.
+//!
+//! # Hazards
+//!
+//! ## A pause longer than the lease
+//!
+//! After it the lease is lost, and [`Lease::check`] says so, but whatever was already past
+//! its check still runs. Keep side effects short against the danger margin, ask `check`
+//! before each, and use fences where a late write does harm.
+//!
+//! ## Failover
+//!
+//! A replica that is promoted may not have the record yet: a second holder is then possible
+//! until the first one's deadline. A demoted primary answers reads and comparisons without
+//! an error; this crate asks for its `ROLE` before it believes that a record is gone.
+//!
+//! ## Eviction
+//!
+//! Under memory pressure every policy but `noeviction` deletes locks: of 100 locks,
+//! `volatile-ttl` left none. Set `maxmemory-policy noeviction` on a server that keeps locks.
+//!
+//! ## Clock steps
+//!
+//! The server counts expiry by its wall clock: +60 s frees a 10 s lock at once, and −1 h
+//! keeps it for an hour. Slewing faster than the 1 % allowance does the same more slowly
+//! (chrony's default limit is above 8 %).
+//!
+//! ## `let _ =` drops a lease at once
+//!
+//! `let _ = lock.acquire()?;` releases the lock before the next line. Bind it to a name,
+//! `let _lease = …` if need be.
+//!
+//! ## `process::exit` and kills
+//!
+//! They run no destructors: the record stands until its ttl is over. A panic that unwinds
+//! does release; with `panic = "abort"` it does not.
+//!
+//! ## Fork
+//!
+//! In a forked child inherited handles are inert: a lease is not held there, neither
+//! releases nor renews, and a client answers [`is_config`](Error::is_config). Open a client
+//! in the child.
+//!
+//! ## Suspend, and virtual machines
+//!
+//! On Linux the clock of a lease runs during suspend. Elsewhere it may stand still in sleep,
+//! and a virtual machine that was paused or restored may find that no clock of its own has
+//! moved: [`Lease::verify`] asks the server, and fences settle it.
+//!
+//! ## Taking the same lock twice
+//!
+//! A [`Lock`] is not reentrant: a thread that holds it and acquires it again waits for
+//! itself.
+//!
+//! # Rights
+//!
+//! The least that a user needs for keys under `order:` is
+//! `~order:* +set +eval +evalsha +get +del +pexpire +pttl`, with fences `+time` too. Where
+//! allowed, `+script|load` saves bandwidth, `+client|info +client|kill` make the barrier
+//! behind a lost reply possible, and `+role` lets a "not yours" be believed; without them
+//! more outcomes stay unknown.
+//!
+//! # Logging
+//!
+//! Through the `log` facade. No line at any level contains a token or a password; tokens
+//! are shown as fingerprints of eight digits.
+//!
+//! | target | level | what |
+//! |---|---|---|
+//! | `leasehold::acquire` | warn | an outcome that stays unknown; a holder without an expiry, once a wait |
+//! | `leasehold::lease` | warn | a lease found lost |
+//! | `leasehold::release` | warn | a loss found at the release; what a drop could not return |
+//! | `leasehold::link` | debug | links that broke, reconnects, refused handshake steps |
+//!
+//! # Minimum Rust version
+//!
+//! 1.88. It is checked by the declared versions of all dependencies and by clippy's
+//! `incompatible_msrv`, not by a build with that compiler. A higher minimum is a minor
+//! release.
+
 pub use acquire::Canceller;
 pub use client::{Client, ClientBuilder, Holder};
 pub use error::Error;
@@ -23,3 +169,8 @@ mod fence;
 mod fork;
 mod stats;
 mod token;
+
+/// The README's code is compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -268,3 +268,6 @@ const fn ending(word: u64) -> Standing {
         _ => Standing::Lost(lost_by(word)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,7 @@ impl<'a> Preface<'a> {
 
     /// The connection to kill: none if it has been killed already, or if the server never
     /// told its name.
-    fn to_kill(&self) -> Option<&'a Identity> {
+    fn to_kill(self) -> Option<&'a Identity> {
         let broken = self.broken?;
         if broken.is_fenced_off() {
             return None;

@@ -23,4 +23,6 @@ pub(crate) use address::Address;
 pub(crate) use fault::{Broken, Class, Fault};
 pub(crate) use keys::Keys;
 pub(crate) use single::{LONGEST_TTL, LinkOptions, SingleServer};
+#[cfg(test)]
+pub(crate) use verbs::Seen;
 pub(crate) use verbs::{Acquired, Answer, Bound, Owner, Target, Verbs};
