@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::{Action, Config, Error, Kind};
 use crate::fork::Origin;
-use crate::keep::{Site, Terms, Timeouts};
+use crate::keep::Base;
 use crate::lock::LockBuilder;
-use crate::server::{Address, Bound, Class, Fault, Keys, LinkOptions, SingleServer, Verbs};
+use crate::server::{Address, Bound, Class, Fault, Keys, SingleServer, Timeouts};
 use crate::stats::{Counters, Stats};
 use crate::token::{self, Token};
 
@@ -37,16 +37,7 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// new pid namespace in which both are process 1 is not detected.
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    server: Arc<dyn Verbs>,
-    name: String,
-    clock: Clock,
-    counters: Arc<Counters>,
-    origin: Origin,
-    timeouts: Timeouts,
+    base: Arc<Base>,
 }
 
 impl Client {
@@ -55,7 +46,8 @@ impl Client {
     ///
     /// `redis://[[user]:password@]host[:port][/database]` for TCP, `unix:///path` or
     /// `redis+unix:///path`, with `?db=`, `?user=` and `?pass=` behind it, for a unix
-    /// socket. Names, passwords and paths are percent-decoded.
+    /// socket. Names, passwords and paths are percent-decoded. `valkey://` is the same as
+    /// `redis://`. The protocol is RESP2, whatever `?protocol=` asks for.
     ///
     /// # Errors
     ///
@@ -79,7 +71,7 @@ impl Client {
     /// The options of a lock named `key`. The key on the server is exactly this text, so
     /// that any client that follows the documented pattern shares the lock.
     pub fn lock(&self, key: impl Into<String>) -> LockBuilder {
-        LockBuilder::new(self.clone(), key.into())
+        LockBuilder::new(Arc::clone(&self.base), key.into())
     }
 
     /// What stands at `key` right now: who holds the lock and for how long, or `None` if it
@@ -99,7 +91,7 @@ impl Client {
         }
         let keys = Keys::new(key.into());
         let (seen, _) = self
-            .inner
+            .base
             .server
             .read(&keys, self.bound())
             .map_err(|fault| error(Action::Read, Some(keys.record()), fault))?;
@@ -123,7 +115,7 @@ impl Client {
     /// [`is_config`](Error::is_config) in the child of a fork.
     pub fn ping(&self) -> Result<Duration, Error> {
         self.check_origin()?;
-        self.inner
+        self.base
             .server
             .ping(self.bound())
             .map_err(|fault| error(Action::Ping, None, fault))
@@ -132,44 +124,20 @@ impl Client {
     /// The counters of this client and its clones. No I/O.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.counters.read()
-    }
-
-    pub(crate) fn timeouts(&self) -> Timeouts {
-        self.inner.timeouts
-    }
-
-    pub(crate) fn site(
-        &self,
-        keys: Keys,
-        terms: Terms,
-        label: Option<Box<str>>,
-        fenced: bool,
-    ) -> Site {
-        Site {
-            server: Arc::clone(&self.inner.server),
-            clock: self.inner.clock.clone(),
-            counters: Arc::clone(&self.inner.counters),
-            origin: self.inner.origin,
-            timeouts: self.inner.timeouts,
-            keys,
-            terms,
-            label,
-            fenced,
-        }
+        self.base.counters.read()
     }
 
     fn check_origin(&self) -> Result<(), Error> {
-        if self.inner.origin.is_elsewhere() {
+        if self.base.origin.is_elsewhere() {
             return Err(Error::forked(None));
         }
         Ok(())
     }
 
     fn bound(&self) -> Bound {
-        let Timeouts { connect, command } = self.inner.timeouts;
+        let Timeouts { connect, command } = self.base.timeouts;
         let end = connect.saturating_add(command);
-        Bound::by(self.inner.clock.now().plus(end))
+        Bound::by(self.base.clock.now().plus(end))
     }
 }
 
@@ -190,8 +158,8 @@ fn error(action: Action, key: Option<&Arc<str>>, fault: Fault) -> Error {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", &self.inner.name)
-            .field("timeouts", &self.inner.timeouts)
+            .field("server", &self.base.name)
+            .field("timeouts", &self.base.timeouts)
             .finish_non_exhaustive()
     }
 }
@@ -260,23 +228,25 @@ impl ClientBuilder {
         let name = address.to_string();
         let clock = Clock::default();
         let counters = Arc::new(Counters::default());
-        let options = LinkOptions {
-            connect_timeout: self.connect_timeout,
-            command_timeout: self.command_timeout,
-            max_links: self.max_links,
+        let timeouts = Timeouts {
+            connect: self.connect_timeout,
+            command: self.command_timeout,
         };
-        let server = SingleServer::new(address, clock.clone(), options, Arc::clone(&counters));
+        let server = SingleServer::new(
+            address,
+            clock.clone(),
+            timeouts,
+            self.max_links,
+            Arc::clone(&counters),
+        );
         Ok(Client {
-            inner: Arc::new(Inner {
-                server: Arc::new(server),
+            base: Arc::new(Base {
+                server: Box::new(server),
                 name,
                 clock,
                 counters,
                 origin: Origin::here(),
-                timeouts: Timeouts {
-                    connect: self.connect_timeout,
-                    command: self.command_timeout,
-                },
+                timeouts,
             }),
         })
     }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::acquire::{self, Canceller, Patience, Wait};
-use crate::client::Client;
 use crate::error::{Config, Error, Kind};
-use crate::keep::{Options, Renewal, Site, Terms};
+use crate::keep::{Base, Options, Renewal, Site, Terms};
 use crate::lease::Lease;
 use crate::server::Keys;
 use crate::token;
@@ -34,10 +33,10 @@ use crate::token;
 /// assert!(error.to_string().contains("ttl 3s"));
 /// # Ok::<(), leasehold::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "options do nothing before `build`"]
 pub struct LockBuilder {
-    client: Client,
+    base: Arc<Base>,
     key: String,
     options: Options,
     label: Option<String>,
@@ -45,9 +44,9 @@ pub struct LockBuilder {
 }
 
 impl LockBuilder {
-    pub(crate) fn new(client: Client, key: String) -> Self {
+    pub(crate) fn new(base: Arc<Base>, key: String) -> Self {
         Self {
-            client,
+            base,
             key,
             options: Options::default(),
             label: None,
@@ -143,17 +142,30 @@ impl LockBuilder {
         if let Some(label) = &self.label {
             token::check_label(label).map_err(Error::config)?;
         }
-        let timeouts = self.client.timeouts();
-        let terms = Terms::new(&self.options, timeouts.command).map_err(Error::config)?;
-        let site = self.client.site(
-            Keys::new(self.key.into()),
+        let command_timeout = self.base.timeouts.command;
+        let terms = Terms::new(&self.options, command_timeout).map_err(Error::config)?;
+        let site = Site {
+            base: self.base,
+            keys: Keys::new(self.key.into()),
             terms,
-            self.label.map(String::into_boxed_str),
-            self.fenced,
-        );
+            label: self.label.map(String::into_boxed_str),
+            fenced: self.fenced,
+        };
         Ok(Lock {
             site: Arc::new(site),
         })
+    }
+}
+
+impl fmt::Debug for LockBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockBuilder")
+            .field("server", &self.base.name)
+            .field("key", &self.key)
+            .field("options", &self.options)
+            .field("label", &self.label)
+            .field("fenced", &self.fenced)
+            .finish()
     }
 }
 

@@ -192,7 +192,7 @@ impl Waiter<'_> {
         }
         let begin = match self.wait.patience {
             Patience::Until(budget) => budget,
-            Patience::Once | Patience::WhileHeld => now.plus(timeouts.attempt()),
+            Patience::Once | Patience::WhileHeld => now.plus(self.site.attempt_span()),
         };
         Bound {
             begin,

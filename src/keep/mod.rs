@@ -1,13 +1,15 @@
 //! Keeping a lease: the terms it is held on, its record, and giving it back.
 
+mod base;
 mod record;
 mod release;
 mod renew;
 mod site;
 mod terms;
 
+pub(crate) use base::Base;
 pub(crate) use record::{Record, Standing};
 pub(crate) use release::{release, release_by};
 pub(crate) use renew::{renew, verify};
-pub(crate) use site::{Site, Timeouts};
+pub(crate) use site::Site;
 pub(crate) use terms::{Options, Renewal, Terms};

@@ -1,41 +1,21 @@
 //! What all leases of one lock have in common.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::base::Base;
 use super::terms::Terms;
-use crate::clock::Clock;
 use crate::error::{Action, Cause, Error, Kind};
-use crate::fork::Origin;
-use crate::server::{Class, Fault, Keys, Target, Verbs};
-use crate::stats::Counters;
+use crate::server::{Class, Fault, Keys, Target};
 use crate::token::Token;
 
-/// A lock's place on a server: where, under which key, on which terms.
+/// A lock's place on a server: under which key, on which terms.
 pub(crate) struct Site {
-    pub(crate) server: Arc<dyn Verbs>,
-    pub(crate) clock: Clock,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) origin: Origin,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) base: Arc<Base>,
     pub(crate) keys: Keys,
     pub(crate) terms: Terms,
     pub(crate) label: Option<Box<str>>,
     pub(crate) fenced: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) connect: Duration,
-    pub(crate) command: Duration,
-}
-
-impl Timeouts {
-    /// The longest that one attempt and the settling of its unknown may begin things for:
-    /// connect, send, connect again, settle.
-    pub(crate) fn attempt(self) -> Duration {
-        self.connect.saturating_mul(2).saturating_add(self.command)
-    }
 }
 
 impl Site {
@@ -77,5 +57,14 @@ impl Site {
             },
         };
         Error::new(kind, Some(fault.cause))
+    }
+}
+
+/// A site is a base and a name on it; what the base has is said without naming it.
+impl Deref for Site {
+    type Target = Base;
+
+    fn deref(&self) -> &Base {
+        &self.base
     }
 }

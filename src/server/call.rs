@@ -2,8 +2,9 @@
 
 use redis::Value;
 
+use super::broken::{Broken, Identity};
 use super::command::Decimal;
-use super::fault::{Broken, Class, Fault, Identity};
+use super::fault::{Class, Fault};
 use super::link::Link;
 use super::scripts::Script;
 use super::verbs::{Answer, Owner};
@@ -209,7 +210,11 @@ pub(super) fn server_error(
     command: &'static str,
     error: &redis::ServerError,
 ) -> Fault {
-    let fault = Fault::of_reply(command, error);
+    let mut fault = Fault::of_reply(command, error);
+    if matches!(error.code(), "MOVED" | "ASK") {
+        // A cluster node, of which this client was not told: another try meets it again.
+        fault.class = Class::Refused;
+    }
     if fault.class == Class::Unknown || error.code() == "READONLY" {
         link.give_up();
     }

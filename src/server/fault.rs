@@ -1,11 +1,9 @@
 //! The one place where a failure is classified: not sent, not run, refused, wrong type, or
 //! unknown.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use redis::ServerError;
 
-use super::link::Link;
+use super::broken::Broken;
 use crate::error::Cause;
 
 /// What a failure says about the command that met it.
@@ -57,68 +55,6 @@ impl Fault {
     }
 }
 
-/// A link that broke with a command unanswered. It keeps the socket open, so that the
-/// server still knows the connection by its id and address until it is fenced off, and it
-/// carries no further command.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    link: Box<Link>,
-    /// Set when the server has answered that it killed the connection: nothing that was
-    /// sent on it can run any more.
-    fenced_off: AtomicBool,
-}
-
-impl Broken {
-    pub(super) fn new(link: Box<Link>) -> Self {
-        Self {
-            link,
-            fenced_off: AtomicBool::new(false),
-        }
-    }
-
-    /// How the server names the connection, where it told us.
-    pub(super) fn identity(&self) -> Option<&Identity> {
-        self.link.identity()
-    }
-
-    pub(super) fn is_fenced_off(&self) -> bool {
-        self.fenced_off.load(Ordering::Acquire)
-    }
-
-    pub(super) fn note_fenced_off(&self) {
-        self.fenced_off.store(true, Ordering::Release);
-    }
-}
-
-/// A connection as the server knows it: both are needed, because ids start again when a
-/// server restarts, and a stranger may have the old one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) id: String,
-    pub(crate) addr: String,
-}
-
-impl Identity {
-    /// Reads the line that `CLIENT INFO` answers.
-    pub(crate) fn from_client_info(info: &str) -> Option<Self> {
-        let id = info.split_once("id=")?.1.split(' ').next()?;
-        // The address of a unix socket is its path, which may hold spaces: it ends where
-        // the next field begins.
-        let rest = info.split_once(" addr=")?.1;
-        let addr = match rest.split_once(" laddr=") {
-            Some((addr, _)) => addr,
-            None => rest.split(' ').next()?,
-        };
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) || addr.is_empty() {
-            return None;
-        }
-        Some(Self {
-            id: id.to_owned(),
-            addr: addr.to_owned(),
-        })
-    }
-}
-
 const NOT_RUN: [&str; 12] = [
     "OOM",
     "READONLY",
@@ -134,7 +70,8 @@ const NOT_RUN: [&str; 12] = [
     "NOSCRIPT",
 ];
 
-const REFUSED: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT"];
+/// `DENIED` is what a server in protected mode says before it closes.
+const REFUSED: [&str; 5] = ["NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT", "DENIED"];
 
 /// The class of a server's error text.
 ///
@@ -280,24 +217,5 @@ mod tests {
         let text = "ERR unknown command 'EVALSHA', with args beginning with: 'a' 'secret' ";
         assert_eq!(without_arguments(text), "ERR unknown command 'EVALSHA'");
         assert_eq!(without_arguments("OOM no"), "OOM no");
-    }
-
-    #[test]
-    fn a_connection_is_known_by_its_id_and_address() {
-        let tcp = "id=7 addr=127.0.0.1:5555 laddr=127.0.0.1:6379 fd=8 name= age=0";
-        assert_eq!(
-            Identity::from_client_info(tcp),
-            Some(Identity {
-                id: "7".to_owned(),
-                addr: "127.0.0.1:5555".to_owned(),
-            })
-        );
-        let unix = "id=12 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8";
-        assert_eq!(
-            Identity::from_client_info(unix).map(|identity| identity.addr),
-            Some("/tmp/a b/redis.sock:0".to_owned())
-        );
-        assert_eq!(Identity::from_client_info("id= addr=1"), None);
-        assert_eq!(Identity::from_client_info("nonsense"), None);
     }
 }

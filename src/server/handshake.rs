@@ -2,15 +2,16 @@
 //! deadline for all of it, one round trip after the connect.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
 use super::address::Address;
+use super::broken::Identity;
 use super::command::Decimal;
-use super::fault::{Class, Fault, Identity};
+use super::fault::{Class, Fault};
 use super::link::Link;
 use super::scripts;
-use super::single::LinkOptions;
 use super::socket;
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
@@ -24,19 +25,12 @@ pub(super) fn open(
     address: &Address,
     server: &Arc<str>,
     clock: &Clock,
-    options: &LinkOptions,
+    command_timeout: Duration,
     until: Time,
 ) -> Result<Link, Fault> {
     let begun = clock.now();
     let mut link = socket::connect(address, clock, until)
-        .and_then(|socket| {
-            Link::new(
-                socket,
-                Arc::clone(server),
-                clock.clone(),
-                options.command_timeout,
-            )
-        })
+        .and_then(|socket| Link::new(socket, Arc::clone(server), clock.clone(), command_timeout))
         .map_err(|source| {
             let cause = match source.kind() {
                 std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => Cause::TimedOut {
@@ -109,8 +103,11 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
             }
             (_, Value::ServerError(error)) => {
                 let fault = Fault::of_reply(step.command(), &error);
-                // A server with too many clients says so once and closes.
-                if fault.class == Class::NotRun && error.code() == "ERR" {
+                // A server with too many clients, or in protected mode, says so once and
+                // closes.
+                let closes = fault.class == Class::NotRun && error.code() == "ERR"
+                    || error.code() == "DENIED";
+                if closes {
                     return Err(fault);
                 }
                 log::debug!(

@@ -12,8 +12,9 @@ use std::time::Duration;
 use redis::Value;
 use socket2::Socket;
 
+use super::broken::{Broken, Identity};
 use super::command::Batch;
-use super::fault::{Class, Fault, Identity};
+use super::fault::{Class, Fault};
 use super::reply::{self, Garbage};
 use super::socket::{SEND_FLAGS, SHORTEST_TIMEOUT};
 use crate::clock::{Clock, Time};
@@ -21,6 +22,15 @@ use crate::error::Cause;
 
 /// Room for every reply of the hot path, and for most others.
 const INBOX: usize = 1024;
+
+/// How long things may take at a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// Until a link is usable, the name lookup excepted.
+    pub(crate) connect: Duration,
+    /// Until a command is answered.
+    pub(crate) command: Duration,
+}
 
 /// An open connection.
 #[derive(Debug)]
@@ -80,11 +90,12 @@ impl Link {
         })
     }
 
-    /// How the server names this connection, if it told.
-    pub(super) const fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
+    /// What is left when it broke with a command unanswered.
+    pub(super) fn into_broken(self) -> Broken {
+        Broken::new(self.socket, self.identity)
     }
 
+    /// Notes how the server names this connection, if it told.
     pub(super) fn identify(&mut self, identity: Option<Identity>) {
         self.identity = identity;
     }

@@ -6,6 +6,7 @@
 //! failure into not sent, not run, refused, or unknown.
 
 mod address;
+mod broken;
 mod call;
 mod command;
 mod fault;
@@ -20,9 +21,11 @@ mod socket;
 mod verbs;
 
 pub(crate) use address::Address;
-pub(crate) use fault::{Broken, Class, Fault};
+pub(crate) use broken::Broken;
+pub(crate) use fault::{Class, Fault};
 pub(crate) use keys::Keys;
-pub(crate) use single::{LONGEST_TTL, LinkOptions, SingleServer};
+pub(crate) use link::Timeouts;
+pub(crate) use single::{LONGEST_TTL, SingleServer};
 #[cfg(test)]
 pub(crate) use verbs::Seen;
 pub(crate) use verbs::{Acquired, Answer, Bound, Owner, Target, Verbs};

@@ -12,10 +12,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::address::Address;
-use super::fault::{Broken, Class, Fault};
+use super::fault::{Class, Fault};
 use super::handshake;
-use super::link::Link;
-use super::single::LinkOptions;
+use super::link::{Link, Timeouts};
 use super::verbs::Bound;
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
@@ -33,7 +32,8 @@ pub(super) struct Pool {
     address: Address,
     server: Arc<str>,
     clock: Clock,
-    options: LinkOptions,
+    timeouts: Timeouts,
+    max_links: usize,
     counters: Arc<Counters>,
     state: Mutex<State>,
 }
@@ -72,14 +72,16 @@ impl Pool {
     pub(super) fn new(
         address: Address,
         clock: Clock,
-        options: LinkOptions,
+        timeouts: Timeouts,
+        max_links: usize,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
             server: address.to_string().into(),
             address,
             clock,
-            options,
+            timeouts,
+            max_links,
             counters,
             state: Mutex::default(),
         }
@@ -135,7 +137,7 @@ impl Pool {
                 "the link to `{}` broke with {} unanswered: {}",
                 self.server, fault.command, fault.cause
             );
-            fault.broken = Some(Broken::new(link));
+            fault.broken = Some(link.into_broken());
         }
         result
     }
@@ -163,14 +165,14 @@ impl Pool {
             if let Some(link) = state.idle.pop() {
                 return Ok(Grant::Link(link));
             }
-            if state.open < self.options.max_links {
+            if state.open < self.max_links {
                 state.open += 1;
                 return Ok(Grant::Slot);
             }
         }
         // One command timeout is the longest wait for a turn: the holder of a link is done
         // with a command by then, and a caller must get to look at its own clock.
-        let until = bound.begin.min(now.plus(self.options.command_timeout));
+        let until = bound.begin.min(now.plus(self.timeouts.command));
         self.wait_for_turn(state, until)
     }
 
@@ -199,12 +201,12 @@ impl Pool {
     fn open(&self, bound: Bound) -> Result<Box<Link>, Fault> {
         // The slot goes back on every way out but the last.
         let slot = Slot { pool: self };
-        let until = self.clock.now().plus(self.options.connect_timeout);
+        let until = self.clock.now().plus(self.timeouts.connect);
         let link = handshake::open(
             &self.address,
             &self.server,
             &self.clock,
-            &self.options,
+            self.timeouts.command,
             until.min(bound.begin),
         )?;
         mem::forget(slot);
@@ -223,7 +225,7 @@ impl Pool {
 
     fn put_back(&self, link: Box<Link>) {
         let mut state = self.state.lock();
-        if self.options.max_links < state.open {
+        if self.max_links < state.open {
             // One of those opened to fence off a broken link; the broken one has gone.
             state.open -= 1;
             drop(state);
@@ -239,7 +241,7 @@ impl Pool {
     fn free_slot(&self) {
         let mut state = self.state.lock();
         state.open -= 1;
-        if state.open < self.options.max_links
+        if state.open < self.max_links
             && let Some(turn) = state.waiting.pop_front()
         {
             state.open += 1;

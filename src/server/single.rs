@@ -6,11 +6,12 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
+use super::broken::Broken;
 use super::call::{Call, Preface, server_error, unexpected};
 use super::command::Decimal;
-use super::fault::{Broken, Class, Fault};
+use super::fault::{Class, Fault};
 use super::keys::Keys;
-use super::link::Link;
+use super::link::{Link, Timeouts};
 use super::pool::Pool;
 use super::scripts;
 use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
@@ -25,14 +26,6 @@ const FENCE_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// counts by 1. It is 285,616 years in milliseconds; Redis itself takes more.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_millis((1 << 53) - 1);
 
-/// What the links of a client have in common.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkOptions {
-    pub(crate) connect_timeout: Duration,
-    pub(crate) command_timeout: Duration,
-    pub(crate) max_links: usize,
-}
-
 /// One server, reached over a few links.
 #[derive(Debug)]
 pub(crate) struct SingleServer {
@@ -43,11 +36,12 @@ impl SingleServer {
     pub(crate) fn new(
         address: Address,
         clock: Clock,
-        options: LinkOptions,
+        timeouts: Timeouts,
+        max_links: usize,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
-            links: Pool::new(address, clock, options, counters),
+            links: Pool::new(address, clock, timeouts, max_links, counters),
         }
     }
 

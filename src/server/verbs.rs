@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::fault::{Broken, Fault};
+use super::broken::Broken;
+use super::fault::Fault;
 use super::keys::Keys;
 use crate::clock::Time;
 use crate::token::Token;

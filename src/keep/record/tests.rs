@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::fake::FakeClock;
 use crate::fork::Origin;
-use crate::keep::{Options, Renewal, Terms, Timeouts};
-use crate::server::{Acquired, Answer, Bound, Broken, Fault, Keys, Seen, Target, Verbs};
+use crate::keep::{Base, Options, Renewal, Terms};
+use crate::server::{Acquired, Answer, Bound, Broken, Fault, Keys, Seen, Target, Timeouts, Verbs};
 use crate::stats::Counters;
 
 const START: u64 = 1_000_000_000_000;
@@ -47,8 +47,9 @@ fn record(clock: &FakeClock, max_hold: Option<Duration>) -> Record {
         danger: Some(ms(300)),
         max_hold,
     };
-    let site = Arc::new(Site {
-        server: Arc::new(NoServer),
+    let base = Base {
+        server: Box::new(NoServer),
+        name: "nowhere".to_owned(),
         clock: clock.clock(),
         counters: Arc::new(Counters::default()),
         origin: Origin::here(),
@@ -56,6 +57,9 @@ fn record(clock: &FakeClock, max_hold: Option<Duration>) -> Record {
             connect: ms(1_000),
             command: ms(1_000),
         },
+    };
+    let site = Arc::new(Site {
+        base: Arc::new(base),
         terms: Terms::new(&options, ms(1_000)).unwrap(),
         keys: Keys::new("k".into()),
         label: None,
