@@ -28,9 +28,9 @@ end
 local last = redis.call('GET', KEYS[2])
 local fence = 1
 if last then
-    local number = tonumber(last)
-    -- A number and its text must be the same: `nan`, hexadecimal and fractions are not
-    -- what this script writes.
+    -- Only what this script writes is a counter: digits, and no more of them than come
+    -- back from a number unchanged. `nan`, hexadecimal and fractions are numbers in Lua.
+    local number = string.match(last, '^%d+$') and tonumber(last)
     if not number or string.format('%.0f', number) ~= last then
         return -2
     end

@@ -58,7 +58,8 @@ impl LockBuilder {
     ///
     /// Longer: a pause or an outage of that length is survived, and a crashed holder blocks
     /// the others for that long. Shorter: the reverse. Whole milliseconds count, the rest is
-    /// cut off. With renewal at least 150 ms, without at least 10 ms; at most 2^53 − 1 ms.
+    /// cut off. With renewal at least 150 ms, without at least 10 ms; at most 292 years, half of
+    /// what the clock can count.
     ///
     /// Defaults to 30 s.
     pub fn ttl(mut self, ttl: Duration) -> Self {

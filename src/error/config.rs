@@ -98,7 +98,7 @@ impl fmt::Display for Config {
                 )
             }
             Self::TtlTooLong { ttl, most } => {
-                write!(f, "ttl {ttl:?} is above {most:?}, the most a server takes")
+                write!(f, "ttl {ttl:?} is above {most:?}, the most that is counted")
             }
             Self::DangerTooLong {
                 danger,

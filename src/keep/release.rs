@@ -52,7 +52,7 @@ struct Release<'a> {
     record: &'a Record,
     before: Before,
     /// A release of this very call that was sent whole and not answered.
-    unanswered: Option<(Cause, Option<Broken>)>,
+    unanswered: Option<(Cause, Option<Box<Broken>>)>,
 }
 
 impl Release<'_> {
@@ -64,7 +64,7 @@ impl Release<'_> {
             let broken = self
                 .unanswered
                 .as_ref()
-                .and_then(|(_, broken)| broken.as_ref());
+                .and_then(|(_, broken)| broken.as_deref());
             let target = site.target(&self.record.token);
             let fault = match site.server.release(target, broken, bound) {
                 Ok(answer) => return self.judge(answer),

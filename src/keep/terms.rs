@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::error::Config;
-use crate::server::LONGEST_TTL;
 
 /// What a rounding of the two clocks may add to their difference in rate.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -13,6 +12,9 @@ const TICK: Duration = Duration::from_millis(8);
 const LEAST_TTL: Duration = Duration::from_millis(10);
 const LEAST_RENEWED_TTL: Duration = Duration::from_millis(150);
 const LEAST_RENEWAL: Duration = Duration::from_millis(10);
+/// Half of what the clock can count in nanoseconds: 292 years. A server takes more, but a
+/// deadline beyond the end of the clock would be cut down into its own danger zone.
+const LONGEST_TTL: Duration = Duration::from_millis(i64::MAX as u64 / 1_000_000);
 
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
 

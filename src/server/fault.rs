@@ -29,7 +29,7 @@ pub(crate) struct Fault {
     pub(crate) command: &'static str,
     pub(crate) cause: Cause,
     /// The link on which an unknown command may still be on its way.
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken: Option<Box<Broken>>,
 }
 
 impl Fault {
@@ -49,7 +49,7 @@ impl Fault {
         let text = text_of(error);
         let cause = Cause::Reply {
             command,
-            text: without_arguments(&text).to_owned(),
+            text: without_tokens(without_arguments(&text)),
         };
         Self::new(classify(&text), command, cause)
     }
@@ -143,9 +143,57 @@ fn without_arguments(text: &str) -> &str {
     text[..end].trim_end_matches([' ', ','])
 }
 
+/// A run of hexadecimal digits longer than any word: a token, whole or cut short, or a
+/// script's digest, which nobody misses.
+const SUSPICIOUS: usize = 16;
+
+/// Proxies may repeat a command in other words than those of Redis.
+fn without_tokens(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest
+            .bytes()
+            .position(|byte| !byte.is_ascii_hexdigit())
+            .unwrap_or(rest.len());
+        let (run, after) = rest.split_at(digits);
+        clean.push_str(if SUSPICIOUS <= digits { "…" } else { run });
+        let other = after
+            .bytes()
+            .position(|byte| byte.is_ascii_hexdigit())
+            .unwrap_or(after.len());
+        let (plain, next) = after.split_at(other);
+        clean.push_str(plain);
+        rest = next;
+    }
+    clean
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_that_is_repeated_in_any_words_is_cut_out() {
+        let token = "0123456789abcdef0123456789abcdef01234567";
+        for (text, clean) in [
+            (
+                format!("ERR what is SET k {token} NX"),
+                "ERR what is SET k … NX",
+            ),
+            (format!("{token}"), "…"),
+            (
+                format!("ERR é{}é bad face", &token[..20]),
+                "ERR é…é bad face",
+            ),
+            (
+                "OOM command not allowed".to_owned(),
+                "OOM command not allowed",
+            ),
+        ] {
+            assert_eq!(without_tokens(&text), clean);
+        }
+    }
 
     #[test]
     fn each_error_text_has_its_class() {

@@ -25,7 +25,7 @@ pub(crate) use broken::Broken;
 pub(crate) use fault::{Class, Fault};
 pub(crate) use keys::Keys;
 pub(crate) use link::Timeouts;
-pub(crate) use single::{LONGEST_TTL, SingleServer};
+pub(crate) use single::SingleServer;
 #[cfg(test)]
 pub(crate) use verbs::Seen;
 pub(crate) use verbs::{Acquired, Answer, Bound, Owner, Target, Verbs};

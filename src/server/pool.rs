@@ -137,7 +137,7 @@ impl Pool {
                 "the link to `{}` broke with {} unanswered: {}",
                 self.server, fault.command, fault.cause
             );
-            fault.broken = Some(link.into_broken());
+            fault.broken = Some(Box::new(link.into_broken()));
         }
         result
     }

@@ -22,10 +22,6 @@ use crate::stats::Counters;
 /// How long a fence counter outlives the last acquisition of its lock.
 const FENCE_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The largest expiry that stays exact in a script: above 2^53 a Lua number no longer
-/// counts by 1. It is 285,616 years in milliseconds; Redis itself takes more.
-pub(crate) const LONGEST_TTL: Duration = Duration::from_millis((1 << 53) - 1);
-
 /// One server, reached over a few links.
 #[derive(Debug)]
 pub(crate) struct SingleServer {
