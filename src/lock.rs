@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::acquire::{self, Canceller, Patience, Wait};
+use crate::acquire::{self, Canceller, Patience};
 use crate::error::{Config, Error, Kind};
 use crate::keep::{Base, Options, Renewal, Site, Terms};
 use crate::lease::Lease;
@@ -201,7 +201,8 @@ impl Lock {
     ///
     /// One command on an open link. Where its reply is lost, the outcome is settled: the old
     /// connection is fenced off and the server is asked with the token. All of that takes at
-    /// most twice the connect timeout and twice the command timeout.
+    /// most twice the connect timeout and twice the command timeout; it ends earlier, as
+    /// unknown, if no server is in reach for it.
     ///
     /// # Errors
     ///
@@ -256,8 +257,9 @@ impl Lock {
     /// Waits until `deadline`, or without limit if there is none, and ends as `None` when
     /// `canceller` is used.
     ///
-    /// A cancelled wait ends within one command timeout. If its command had just taken the
-    /// lock, the lock is given back first.
+    /// A cancelled wait ends within one command timeout: to that end every step of it, the
+    /// opening of a link included, takes no longer. If its command had just taken the lock,
+    /// the lock is given back first.
     ///
     /// # Errors
     ///
@@ -294,11 +296,7 @@ impl Lock {
         patience: Patience,
         canceller: Option<&Canceller>,
     ) -> Result<Option<Lease>, Error> {
-        let wait = Wait {
-            patience,
-            canceller,
-        };
-        Ok(acquire::acquire(&self.site, wait)?.map(Lease::new))
+        Ok(acquire::acquire(&self.site, patience, canceller)?.map(Lease::new))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::backoff::{Backoff, pause};
+use super::limits::Limits;
+use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::Cause;
 use crate::keep::{Record, Site, Standing, release};
@@ -33,10 +34,10 @@ pub(super) enum Attempt {
 
 /// Sends the lock's command once, and on a new link once more where the first link turned
 /// out to be dead before the command had left.
-pub(super) fn attempt(site: &Arc<Site>, token: Token, bound: Bound) -> Attempt {
+pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> Attempt {
     let mut reconnected = false;
     loop {
-        let fault = match site.server.acquire(site.target(&token), bound) {
+        let fault = match site.server.acquire(site.target(&token), limits.step()) {
             Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence),
             Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
             Err(fault) => fault,
@@ -51,7 +52,7 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, bound: Bound) -> Attempt {
                 };
             }
             Class::Refused | Class::WrongType => return Attempt::Never(fault),
-            Class::Unknown => return settle(site, token, fault, bound),
+            Class::Unknown => return settle(site, token, fault, limits),
         }
     }
 }
@@ -59,15 +60,16 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, bound: Bound) -> Attempt {
 /// Settles a command that was sent whole and not answered: fence its link off, then ask
 /// with the token. "Renewed" means that it ran and the lock is ours; anything else, behind
 /// the barrier and from a primary, means that it did not take the lock and never will.
-fn settle(site: &Arc<Site>, token: Token, fault: Fault, bound: Bound) -> Attempt {
+fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> Attempt {
     let mut reached = false;
     let Some(broken) = fault.broken else {
         return tainted(site, fault.cause, reached);
     };
     let mut pauses = Backoff::OUTAGE.pauses();
-    // Tried at least once: a caller whose budget is over still has the command timeout.
-    loop {
-        match resolve(site, &token, &broken, bound) {
+    let mut next = site.clock.now();
+    while limits.allows(next) {
+        limits.rest(next);
+        match resolve(site, &token, &broken, limits.step()) {
             Ok(Resolved::Ours { sent, fence }) => {
                 site.counters.unknown_resolved.add_one();
                 return accept(site, token, sent, fence);
@@ -84,15 +86,17 @@ fn settle(site: &Arc<Site>, token: Token, fault: Fault, bound: Bound) -> Attempt
             }
             Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
             Err(later) => {
-                reached |= later.class != Class::NotSent;
-                let next = site.clock.now().plus(pauses.next_pause());
-                if bound.begin <= next || later.class == Class::Refused {
+                let away = later.class == Class::NotSent;
+                reached |= !away;
+                // Whoever does not wait for a server that is away does not do so here.
+                if later.class == Class::Refused || (away && !limits.outlasts_outages()) {
                     return tainted(site, fault.cause, reached);
                 }
-                pause(&site.clock, next);
+                next = site.clock.now().plus(pauses.next_pause());
             }
         }
     }
+    tainted(site, fault.cause, reached)
 }
 
 enum Resolved {

@@ -2,7 +2,9 @@
 
 mod attempt;
 mod canceller;
+mod limits;
 mod wait;
 
 pub use canceller::Canceller;
-pub(crate) use wait::{Patience, Wait, acquire};
+pub(crate) use limits::Patience;
+pub(crate) use wait::acquire;

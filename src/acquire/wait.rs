@@ -5,42 +5,29 @@ use std::time::Duration;
 
 use super::attempt::{Attempt, attempt};
 use super::canceller::Canceller;
-use crate::backoff::{Backoff, Pauses, pause};
+use super::limits::{Limits, Patience};
+use crate::backoff::{Backoff, Pauses};
 use crate::clock::Time;
 use crate::error::{Action, Cause, Error, Kind};
 use crate::keep::{Record, Site, release_by};
-use crate::server::{Bound, Class};
+use crate::server::Class;
 use crate::token::Token;
 
 /// How often a waiter looks at what stands in its way.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a caller waits through.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    /// One attempt.
-    Once,
-    /// As long as others hold the lock, but not for a server that is away.
-    WhileHeld,
-    /// For others and for outages alike, until then.
-    Until(Time),
-}
-
-/// How a caller waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait<'a> {
-    pub(crate) patience: Patience,
-    pub(crate) canceller: Option<&'a Canceller>,
-}
-
 /// Takes the lock. `None` if it is held and the caller does not wait, or was cancelled.
-pub(crate) fn acquire(site: &Arc<Site>, wait: Wait<'_>) -> Result<Option<Arc<Record>>, Error> {
+pub(crate) fn acquire(
+    site: &Arc<Site>,
+    patience: Patience,
+    canceller: Option<&Canceller>,
+) -> Result<Option<Arc<Record>>, Error> {
     if site.origin.is_elsewhere() {
         return Err(Error::forked(None));
     }
     Waiter {
         site,
-        wait,
+        limits: Limits::new(&site.base, patience, canceller),
         begun: site.clock.now(),
         unsettled: None,
         look_at: None,
@@ -51,7 +38,7 @@ pub(crate) fn acquire(site: &Arc<Site>, wait: Wait<'_>) -> Result<Option<Arc<Rec
 
 struct Waiter<'a> {
     site: &'a Arc<Site>,
-    wait: Wait<'a>,
+    limits: Limits<'a>,
     begun: Time,
     /// Why an earlier attempt of this very call is unknown and stays so.
     unsettled: Option<Cause>,
@@ -75,7 +62,7 @@ impl Waiter<'_> {
         // the link is new, and there is no reason to wait.
         let mut again = true;
         loop {
-            if self.is_cancelled() {
+            if self.limits.is_cancelled() {
                 return self.cancelled();
             }
             let token = match spare.take() {
@@ -83,11 +70,11 @@ impl Waiter<'_> {
                 None => Token::fresh(self.site.label.as_deref())
                     .map_err(|cause| self.site.unavailable(Action::Acquire, cause))?,
             };
-            let obstacle = match attempt(self.site, token, self.bound()) {
+            let obstacle = match attempt(self.site, token, &self.limits) {
                 Attempt::Taken(record) => return self.taken(record),
                 Attempt::Held { token } => {
                     self.site.counters.contended.add_one();
-                    if matches!(self.wait.patience, Patience::Once) {
+                    if self.limits.is_once() {
                         return Ok(None);
                     }
                     spare = token;
@@ -96,11 +83,14 @@ impl Waiter<'_> {
                 Attempt::NotNow { cause, token } => {
                     let settled = token.is_none();
                     spare = token;
-                    if settled && again && !self.is_over(self.site.clock.now()) {
+                    if settled && again && !self.limits.is_over() {
                         again = false;
                         continue;
                     }
-                    if !matches!(self.wait.patience, Patience::Until(_)) {
+                    if !self.limits.outlasts_outages() {
+                        if self.limits.is_cancelled() {
+                            return self.cancelled();
+                        }
                         return Err(self.end(Obstacle::Away(cause)));
                     }
                     Obstacle::Away(cause)
@@ -109,23 +99,24 @@ impl Waiter<'_> {
                     return Err(self.site.error(Action::Acquire, fault));
                 }
                 Attempt::Unknown { cause, reached } => {
-                    let goes_on = match self.wait.patience {
-                        Patience::Once => false,
-                        Patience::WhileHeld => reached,
-                        Patience::Until(_) => true,
-                    };
                     self.unsettled = Some(cause);
+                    let goes_on =
+                        self.limits.outlasts_outages() || (reached && !self.limits.is_once());
                     if !goes_on {
                         return Err(self.end(Obstacle::Held));
                     }
                     Obstacle::Held
                 }
             };
+            self.limits.next_attempt();
             let pause = match &obstacle {
                 Obstacle::Held => self.between_looks(&mut held)?,
                 Obstacle::Away(_) => away.next_pause(),
             };
-            if self.rest(pause) {
+            if !self.limits.is_over() {
+                self.limits.rest(self.site.clock.now().plus(pause));
+            }
+            if self.limits.is_over() && !self.limits.is_cancelled() {
                 return Err(self.end(obstacle));
             }
         }
@@ -135,11 +126,11 @@ impl Waiter<'_> {
     fn between_looks(&mut self, pauses: &mut Pauses) -> Result<Duration, Error> {
         let pause = pauses.next_pause();
         let now = self.site.clock.now();
-        if self.look_at.is_some_and(|look_at| now < look_at) || self.is_over(now) {
+        if self.look_at.is_some_and(|look_at| now < look_at) || self.limits.is_over() {
             return Ok(pause);
         }
         self.look_at = Some(now.plus(LOOK_EVERY));
-        match self.site.server.read(&self.site.keys, self.bound()) {
+        match self.site.server.read(&self.site.keys, self.limits.step()) {
             Ok((Some(seen), _)) => match seen.remaining {
                 Some(remaining) => Ok(pause.min(remaining + Duration::from_millis(1))),
                 None => {
@@ -167,57 +158,9 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits, and tells whether the budget is over.
-    fn rest(&self, span: Duration) -> bool {
-        let clock = &self.site.clock;
-        let now = clock.now();
-        if self.is_over(now) {
-            return true;
-        }
-        let until = now.plus(span).min(self.budget());
-        match self.wait.canceller {
-            Some(canceller) => canceller.pause(clock, until),
-            None => pause(clock, until),
-        }
-        self.is_over(clock.now()) && !self.is_cancelled()
-    }
-
-    fn bound(&self) -> Bound {
-        let now = self.site.clock.now();
-        let timeouts = self.site.timeouts;
-        if self.wait.canceller.is_some() {
-            // Everything of one attempt within one command timeout, so that a cancelled
-            // wait ends within that.
-            return Bound::by(now.plus(timeouts.command));
-        }
-        let begin = match self.wait.patience {
-            Patience::Until(budget) => budget,
-            Patience::Once | Patience::WhileHeld => now.plus(self.site.attempt_span()),
-        };
-        Bound {
-            begin,
-            end: begin.max(now).plus(timeouts.command),
-        }
-    }
-
-    fn budget(&self) -> Time {
-        match self.wait.patience {
-            Patience::Until(budget) => budget,
-            Patience::Once | Patience::WhileHeld => Time::MAX,
-        }
-    }
-
-    fn is_over(&self, now: Time) -> bool {
-        self.budget() <= now
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.wait.canceller.is_some_and(Canceller::is_cancelled)
-    }
-
     /// A wait that was cancelled while its command was on the way leaves no record.
     fn taken(&self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
-        if self.is_cancelled() {
+        if self.limits.is_cancelled() {
             let end = self.site.clock.now().plus(self.site.timeouts.command);
             release_by(&record, end)?;
             return Ok(None);

@@ -112,6 +112,7 @@ fn classify_generic(text: &str) -> Class {
     if says("unknown command")
         || says("unknown subcommand")
         || says("user executing the script can't")
+        || says("acl failure in script")
         || says("invalid password")
         || says("db index is out of range")
         || says("without any password configured")
@@ -181,7 +182,7 @@ mod tests {
                 format!("ERR what is SET k {token} NX"),
                 "ERR what is SET k … NX",
             ),
-            (format!("{token}"), "…"),
+            (token.to_owned(), "…"),
             (
                 format!("ERR é{}é bad face", &token[..20]),
                 "ERR é…é bad face",
@@ -238,6 +239,11 @@ mod tests {
             (
                 "ERR The user executing the script can't run this command or subcommand \
                  script: 00, on @user_script:1.",
+                Class::Refused,
+            ),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'time' \
+                 command script: 00, on @user_script:39.",
                 Class::Refused,
             ),
             (
