@@ -25,7 +25,14 @@ if record then
     redis.call('PEXPIRE', KEYS[2], ARGV[3])
     return 0
 end
-local last = redis.call('GET', KEYS[2])
+local last = redis.pcall('GET', KEYS[2])
+if type(last) == 'table' then
+    -- A key of another type here must not be told as one in place of the lock.
+    if string.find(last.err, 'WRONGTYPE', 1, true) then
+        return -2
+    end
+    return last
+end
 local fence = 1
 if last then
     -- Only what this script writes is a counter: digits, and no more of them than come
