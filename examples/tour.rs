@@ -1,17 +1,222 @@
-fn main() {
-    let c = leasehold::Client::open(&std::env::args().nth(1).unwrap()).unwrap();
-    println!("{:?}", c.ping());
-    let lock = c.lock("k").build().unwrap();
-    let lease = lock.try_acquire().unwrap().unwrap();
-    println!("{lease:?} {:?}", c.inspect("k"));
-    assert!(lock.try_acquire().unwrap().is_none());
-    println!("{:?}", lock.acquire_timeout(std::time::Duration::from_millis(100)));
-    lease.verify().unwrap(); lease.renew().unwrap();
-    lease.release().unwrap();
-    let f = c.lock("f").fenced().build().unwrap();
-    for _ in 0..3 { let l = f.acquire().unwrap(); println!("{:?} {}", l.fence(), l.fence().unwrap()); l.release().unwrap(); }
-    let t = std::time::Instant::now();
-    for _ in 0..10000 { lock.acquire().unwrap().release().unwrap(); }
-    println!("{:?} per cycle", t.elapsed()/10000);
-    println!("{:?}", c.stats());
+//! The main job in a few seconds: a lock that is taken, given back, lost and defended.
+//!
+//! Run it with `scripts/try`, or with `cargo run --example tour` where a `redis-server` is
+//! installed. It starts a private one and ends it again; `LEASEHOLD_URL=redis://…` names
+//! another to use instead. Whatever it tells it has checked: it ends with an error if one
+//! thing is not as it says.
+
+#![allow(clippy::print_stdout, reason = "an example tells what it does")]
+
+#[path = "support/proxy.rs"]
+mod proxy;
+#[path = "support/story.rs"]
+mod story;
+mod support;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, FenceGate, Lease, LeaseState};
+use proxy::Way;
+use story::{Turn, draw, more, part, say};
+use support::{Outcome, Server, claim, finish};
+
+/// Not longer, so that a tour that was killed does not keep the next one waiting.
+const TTL: Duration = Duration::from_secs(5);
+/// The ttl of a lease that is meant to run out.
+const SHORT: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_secs(15);
+
+const WORKERS: usize = 4;
+const TURNS: usize = 2;
+const WORK: Duration = Duration::from_millis(60);
+
+fn main() -> ExitCode {
+    finish(run())
+}
+
+fn run() -> Outcome {
+    let server = Server::start()?;
+    story::begin();
+    four_workers_never_overlap(server.url())?;
+    a_reply_is_lost(server.url())?;
+    a_stale_release_is_refused(server.url())?;
+    a_late_writer_is_fenced_off(server.url())?;
+    part("Each of these was checked while it was told.");
+    Ok(())
+}
+
+fn four_workers_never_overlap(url: &str) -> Outcome {
+    part(format_args!(
+        "1. Four workers want one lock, each {TURNS} times."
+    ));
+    let inside = &AtomicUsize::new(0);
+    let mut turns = thread::scope(|scope| {
+        let workers: Vec<_> = (1..=WORKERS)
+            .map(|worker| scope.spawn(move || work(worker, url, inside)))
+            .collect();
+        let mut turns = Vec::new();
+        for worker in workers {
+            turns.extend(worker.join().map_err(|_| "a worker panicked")??);
+        }
+        Outcome::Ok(turns)
+    })?;
+    turns.sort_by_key(|turn| turn.from);
+    draw(&turns);
+    let all = turns.len() == WORKERS * TURNS;
+    claim(all, "every worker has its turns")?;
+    let apart = turns.is_sorted_by(|one, next| one.to <= next.from);
+    claim(apart, "no turn begins before the last one has ended")?;
+    more("Never two at once.");
+    Ok(())
+}
+
+/// One worker, with a client of its own, as another process would have it.
+fn work(worker: usize, url: &str, inside: &AtomicUsize) -> Outcome<Vec<Turn>> {
+    let client = Client::open(url)?;
+    let lock = client.lock("leasehold:tour:workers").ttl(TTL).build()?;
+    let mut turns = Vec::new();
+    for _ in 0..TURNS {
+        let lease = lock.acquire_timeout(PATIENCE)?;
+        let from = Instant::now();
+        let alone = inside.fetch_add(1, Ordering::SeqCst) == 0;
+        claim(alone, "a worker that has the lock is alone")?;
+        while from.elapsed() < WORK {
+            lease.check()?; // before each piece of work; it asks nobody
+            thread::park_timeout(WORK / 10);
+        }
+        inside.fetch_sub(1, Ordering::SeqCst);
+        let to = Instant::now();
+        lease.release()?;
+        turns.push(Turn { worker, from, to });
+    }
+    Ok(turns)
+}
+
+fn a_reply_is_lost(url: &str) -> Outcome {
+    part("2. A reply is lost, and the outcome is known all the same.");
+    let loss = Arc::new(Loss::default());
+    let at_proxy = Arc::clone(&loss);
+    let proxied = proxy::start(url, move |way, piece| at_proxy.lets_through(way, piece))?;
+    let client = Client::builder(&proxied);
+    let client = client.command_timeout(Duration::from_millis(300)).build()?;
+    let lock = client.lock("leasehold:tour:reply").ttl(TTL).build()?;
+
+    let lease = lock.acquire_timeout(PATIENCE)?;
+    say("it is: the caller has its lease");
+    claim(stands(url, &lease)?, "the record is the caller's")?;
+    let stats = client.stats();
+    claim(loss.happened.load(Ordering::SeqCst), "a reply was lost")?;
+    let once = loss.asked.load(Ordering::SeqCst) == 1 && stats.acquired == 1;
+    claim(once, "the lock was asked for once, and taken once")?;
+    let resolved = (stats.unknown_resolved, stats.unknown_unresolved);
+    claim(resolved == (1, 0), "the unknown outcome was resolved")?;
+
+    lease.release()?;
+    let left = Client::open(url)?.inspect(lock.key())?;
+    claim(left.is_none(), "nothing is left behind")?;
+    say("released, and nothing is left on the server");
+    let (acquired, resolved) = (stats.acquired, stats.unknown_resolved);
+    more(format_args!(
+        "Stats: acquired {acquired}, unknown outcomes resolved {resolved}"
+    ));
+    Ok(())
+}
+
+fn a_stale_release_is_refused(url: &str) -> Outcome {
+    part("3. A release that comes too late does not take the lock from the next holder.");
+    let (stale, next) = paused_past_its_lease(url, "leasehold:tour:stale")?;
+    let knows = stale.state() == LeaseState::Lost;
+    claim(knows, "the first holder's own clock tells the loss")?;
+    say("the first goes on and releases; it is told:");
+    let refused = stale
+        .release()
+        .err()
+        .ok_or("a stale release has succeeded")?;
+    more(format_args!("“{refused}”"));
+    claim(
+        refused.is_lost(),
+        "a stale release says that the lease is lost",
+    )?;
+    claim(stands(url, &next)?, "the next holder's record stands")?;
+    next.release()?;
+    say("the second still has the lock, and gives it back");
+    Ok(())
+}
+
+fn a_late_writer_is_fenced_off(url: &str) -> Outcome {
+    part("4. A lease cannot stop a paused writer. A fence can.");
+    let gate = FenceGate::new(); // at the side of what is written to
+    let (late, next) = paused_past_its_lease(url, "leasehold:tour:fence")?;
+    let fence = |lease: &Lease| lease.fence().ok_or("a fenced lock gave no fence");
+    gate.admit(fence(&next)?)?;
+    gate.admit(fence(&next)?)?;
+    say(format_args!(
+        "the second writes twice, with fence {}",
+        fence(&next)?
+    ));
+    say("the first goes on and writes; what it writes to refuses:");
+    let stale = gate
+        .admit(fence(&late)?)
+        .err()
+        .ok_or("a late write was admitted")?;
+    more(format_args!("“{stale}”"));
+    Ok(())
+}
+
+/// Two leases of one lock: the first has run out, the second was taken after it.
+fn paused_past_its_lease(url: &str, key: &str) -> Outcome<(Lease, Lease)> {
+    let client = Client::open(url)?;
+    let lock = |ttl| client.lock(key).ttl(ttl).without_renewal().fenced().build();
+    let first = lock(SHORT)?.acquire_timeout(PATIENCE)?;
+    say(format_args!(
+        "one has the lock for {SHORT:?}, and is paused; another wants it"
+    ));
+    let second = lock(TTL)?.acquire_timeout(PATIENCE)?;
+    say("the first lease has run out, and the second has the lock");
+    Ok((first, second))
+}
+
+/// Whether the record on the server is that of `lease`.
+fn stands(url: &str, lease: &Lease) -> Outcome<bool> {
+    let holder = Client::open(url)?.inspect(lease.key())?;
+    Ok(holder.is_some_and(|holder| holder.fingerprint() == lease.token().fingerprint()))
+}
+
+/// Stands at the proxy of the second part: the reply to the first `SET` is lost.
+#[derive(Default)]
+struct Loss {
+    asked: AtomicUsize,
+    happened: AtomicBool,
+}
+
+impl Loss {
+    fn lets_through(&self, way: Way, piece: &str) -> bool {
+        let has = |word: &str| piece.split("\r\n").any(|part| part == word);
+        match way {
+            Way::ToServer if has("SET") => {
+                say("a caller asks for the lock: SET … NX PX");
+                self.asked.fetch_add(1, Ordering::SeqCst);
+            }
+            Way::ToServer if has("KILL") => {
+                say("the caller has waited long enough: it opens a second connection, has");
+                more("the server kill the first, so that nothing more can come of it, and");
+                more("asks with its token whether the lock is its own");
+            }
+            Way::ToClient if self.loses_this() => {
+                let reply = piece.trim_end();
+                say(format_args!("the server answers {reply}, which is lost"));
+                return false;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn loses_this(&self) -> bool {
+        0 < self.asked.load(Ordering::SeqCst) && !self.happened.swap(true, Ordering::SeqCst)
+    }
 }

@@ -189,6 +189,11 @@ impl Lease {
     /// It returns within a tenth of the ttl (at most the command timeout), one connect
     /// timeout and two command timeouts, lost replies and reconnects included.
     ///
+    /// Where the reply was lost and a second look finds the record gone while the deadline
+    /// has not passed, that was our own deletion: the record could not expire yet. This
+    /// conclusion rests on clocks within the allowance, and on nobody but clients of the
+    /// documented pattern writing the key.
+    ///
     /// # Errors
     ///
     /// [`is_lost`](Error::is_lost) if the record was not ours any more; it is not touched.

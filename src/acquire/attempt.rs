@@ -38,7 +38,7 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> At
     let mut reconnected = false;
     loop {
         let fault = match site.server.acquire(site.target(&token), limits.step()) {
-            Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence),
+            Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence, 0),
             Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
             Err(fault) => fault,
         };
@@ -60,6 +60,9 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> At
 /// Settles a command that was sent whole and not answered: fence its link off, then ask
 /// with the token. "Renewed" means that it ran and the lock is ours; anything else, behind
 /// the barrier and from a primary, means that it did not take the lock and never will.
+///
+/// A settling that breaks off in its turn begins anew with the *same* broken link: the one
+/// that carried the command is the one to fence off.
 fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> Attempt {
     let mut reached = false;
     let Some(broken) = fault.broken else {
@@ -67,12 +70,15 @@ fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> 
     };
     let mut pauses = Backoff::OUTAGE.pauses();
     let mut next = site.clock.now();
+    // Renewals of this settling that went unanswered themselves. They need no barrier, since
+    // a late one creates nothing, but they may lengthen the record.
+    let mut unanswered = 0;
     while limits.allows(next) {
         limits.rest(next);
         match resolve(site, &token, &broken, limits.step()) {
             Ok(Resolved::Ours { sent, fence }) => {
                 site.counters.unknown_resolved.add_one();
-                return accept(site, token, sent, fence);
+                return accept(site, token, sent, fence, unanswered);
             }
             Ok(Resolved::NotOurs { owner }) => {
                 site.counters.unknown_resolved.add_one();
@@ -87,6 +93,7 @@ fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> 
             Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
             Err(later) => {
                 let away = later.class == Class::NotSent;
+                unanswered += u32::from(later.class == Class::Unknown);
                 reached |= !away;
                 // Whoever does not wait for a server that is away does not do so here.
                 if later.class == Class::Refused || (away && !limits.outlasts_outages()) {
@@ -129,9 +136,16 @@ fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
 
 /// A lock that is confirmed when hardly anything of it is left is given back: its holder
 /// would start in the danger zone.
-fn accept(site: &Arc<Site>, token: Token, sent: Time, fence: Option<u64>) -> Attempt {
+fn accept(
+    site: &Arc<Site>,
+    token: Token,
+    sent: Time,
+    fence: Option<u64>,
+    unanswered: u32,
+) -> Attempt {
     let now = site.clock.now();
     let record = Record::new(site, token, fence, sent, now);
+    record.note_unanswered(unanswered);
     let cause = match record.standing(now) {
         Standing::Held { .. } if site.fenced && fence.is_none() => Cause::FenceGone,
         Standing::Held { .. } => return Attempt::Taken(Arc::new(record)),

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::site::Site;
@@ -33,8 +33,11 @@ pub(crate) struct Record {
     word: AtomicU64,
     /// No deadline goes beyond it: acquisition and `max_hold`.
     cap: Time,
-    /// Until when the record can stand on the server, by our own clock.
-    stands_until: AtomicU64,
+    /// When the last confirmation was read, a late one included: the server had set the
+    /// expiry by then.
+    read_at: AtomicU64,
+    /// Renewals that were sent and not answered.
+    unanswered: AtomicU32,
 }
 
 /// Where a lease stands at one moment.
@@ -72,7 +75,8 @@ impl Record {
         Self {
             word: AtomicU64::new(deadline.as_nanos().max(ENDINGS)),
             cap,
-            stands_until: AtomicU64::new(now.plus(terms.longest_standing()).as_nanos()),
+            read_at: AtomicU64::new(now.as_nanos()),
+            unanswered: AtomicU32::new(0),
             site: Arc::clone(site),
             token,
             fence,
@@ -105,8 +109,9 @@ impl Record {
     /// Takes a confirmation that counts from `sent`, if the lease still stands at `now`.
     /// Whatever comes after its end changes nothing.
     pub(crate) fn confirm(&self, sent: Time, now: Time) -> Result<(), LostBy> {
-        let terms = &self.site.terms;
-        let confirmed = sent.plus(terms.validity()).min(self.cap);
+        // Also where it comes too late for the lease: the record stands all the same.
+        self.read_at.fetch_max(now.as_nanos(), Ordering::AcqRel);
+        let confirmed = sent.plus(self.site.terms.validity()).min(self.cap);
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             match word {
@@ -128,8 +133,6 @@ impl Record {
             {
                 Ok(_) => {
                     self.site.counters.margin(deadline.since(now));
-                    let stands = now.plus(terms.longest_standing()).as_nanos();
-                    self.stands_until.fetch_max(stands, Ordering::AcqRel);
                     return Ok(());
                 }
                 Err(other) => word = other,
@@ -178,17 +181,20 @@ impl Record {
         }
     }
 
-    /// Until when the record can stand on the server, whatever happens.
+    /// The last instant at which the record can stand on the server, by our own clock.
+    ///
+    /// It counts from when the last confirmation was *read*: the deadline is the least that
+    /// a record stands, and says nothing about the most. A renewal that was not answered can
+    /// run as late as the record still stands, and lengthens that by a whole ttl.
     pub(crate) fn stands_until(&self) -> Time {
-        Time::from_nanos(self.stands_until.load(Ordering::Acquire))
+        let read = Time::from_nanos(self.read_at.load(Ordering::Acquire));
+        let spans = self.unanswered.load(Ordering::Acquire).saturating_add(1);
+        read.plus(self.site.terms.longest_standing().saturating_mul(spans))
     }
 
-    /// Notes a renewal that was sent and not answered: it can land as late as the record
-    /// itself may still stand, and lengthens that by a whole ttl.
-    pub(crate) fn note_unknown_renewal(&self) {
-        let longer = self.stands_until().plus(self.site.terms.longest_standing());
-        self.stands_until
-            .fetch_max(longer.as_nanos(), Ordering::AcqRel);
+    /// Notes renewals that were sent and not answered.
+    pub(crate) fn note_unanswered(&self, renewals: u32) {
+        self.unanswered.fetch_add(renewals, Ordering::AcqRel);
     }
 
     /// `Ok` while the lease is held and out of its danger zone.

@@ -22,7 +22,7 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
         if fault.class == Class::Unknown {
             // It needs no barrier: landing late, a renewal finds our record and lengthens
             // it, or finds none and does nothing.
-            record.note_unknown_renewal();
+            record.note_unanswered(1);
         }
         if retried || matches!(fault.class, Class::Refused | Class::WrongType) {
             return Err(site.error(Action::Renew, fault));

@@ -186,13 +186,21 @@ fn max_hold_caps_the_first_deadline_and_every_later_one() {
 }
 
 #[test]
-fn an_unanswered_renewal_lengthens_the_time_a_record_can_stand() {
+fn a_record_can_stand_for_a_ttl_from_the_last_reply_and_one_more_for_each_lost_one() {
     let clock = FakeClock::at(START);
     let record = record(&clock, None);
-    let first = record.stands_until();
-    assert_eq!(first.since(clock.now()), ms(1_012));
-    record.note_unknown_renewal();
-    assert_eq!(record.stands_until().since(first), ms(1_012));
+    let span = ms(1_012);
+    assert_eq!(record.stands_until().since(clock.now()), span);
+    record.note_unanswered(1);
+    assert_eq!(record.stands_until().since(clock.now()), span * 2);
+    // The unanswered one may still be on its way when a later one is confirmed.
+    clock.advance(ms(500));
+    record.confirm(clock.now(), clock.now()).unwrap();
+    assert_eq!(record.stands_until().since(clock.now()), span * 2);
+    // A confirmation that comes too late for the lease has set the expiry all the same.
+    clock.advance(ms(2_000));
+    assert!(record.confirm(clock.now(), clock.now()).is_err());
+    assert_eq!(record.stands_until().since(clock.now()), span * 2);
 }
 
 #[test]

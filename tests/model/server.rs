@@ -1,0 +1,108 @@
+//! The server's side: one atomic step per command, and expiry by its own clock.
+
+use super::fault::Fault;
+use super::protocol::{Protocol, Witness};
+use super::state::{Breach, Command, Phase, Record, Reply, State, Token, Who};
+
+impl Protocol {
+    /// Runs one command of a client. `barrier` says whether a `CLIENT KILL` is granted; where it is
+    /// not, the answer is 0 and nothing is killed, as with missing rights, through a proxy, or on
+    /// another server behind the same name.
+    pub(super) fn run(
+        &self,
+        state: &mut State,
+        who: Who,
+        command: Command,
+        barrier: bool,
+    ) -> Reply {
+        match command {
+            Command::Set(token) => Reply::Set(self.set(state, who, token)),
+            Command::Renew(token) => Reply::Renew(self.renew(state, who, token)),
+            Command::Delete(token) => Reply::Delete(self.delete(state, who, token)),
+            Command::Kill(slot) => {
+                if barrier && let Some(slot) = slot {
+                    self.witness(Witness::CommandFencedOff);
+                    state.client_mut(who).vacate(slot);
+                }
+                Reply::Kill(barrier)
+            }
+        }
+    }
+
+    fn set(&self, state: &mut State, owner: Who, token: Token) -> bool {
+        let free = state.record.is_none();
+        if free {
+            self.write(state, owner, token);
+        }
+        free
+    }
+
+    fn renew(&self, state: &mut State, owner: Who, token: Token) -> bool {
+        let recreates = self.fault == Some(Fault::RenewalRecreates) && state.record.is_none();
+        let renewed = state.record_is(owner, token) || recreates;
+        if renewed {
+            self.write(state, owner, token);
+        }
+        renewed
+    }
+
+    fn write(&self, state: &mut State, owner: Who, token: Token) {
+        state.record = Some(Record {
+            owner,
+            token,
+            left: self.size.ttl,
+        });
+    }
+
+    fn delete(&self, state: &mut State, who: Who, token: Token) -> bool {
+        let Some(record) = state.record else {
+            return false;
+        };
+        let own = state.record_is(who, token);
+        if !own && self.fault != Some(Fault::DeleteWithoutCompare) {
+            return false;
+        }
+        let relied_on = matches!(
+            state.client(record.owner).phase,
+            Phase::Held { token, .. } if token == record.token
+        );
+        if !own || relied_on {
+            state.breach = Some(Breach::WrongDelete);
+        }
+        state.record = None;
+        if let Phase::Releasing {
+            token: releasing,
+            deleted,
+            ..
+        }
+        | Phase::ReleaseUnsettled {
+            token: releasing,
+            deleted,
+            ..
+        } = &mut state.client_mut(who).phase
+            && *releasing == token
+        {
+            *deleted = true;
+        }
+        true
+    }
+
+    /// One tick of the server's clock.
+    pub(super) fn server_tick(&self, state: &mut State) {
+        let Some(record) = &mut state.record else {
+            return;
+        };
+        record.left -= 1;
+        if record.left > 0 {
+            return;
+        }
+        let expired = *record;
+        state.record = None;
+        if let Phase::Held { token, .. } | Phase::Lost { token, .. } =
+            state.client(expired.owner).phase
+            && token == expired.token
+        {
+            self.witness(Witness::ExpiredUnderLease);
+        }
+    }
+}

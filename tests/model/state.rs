@@ -1,0 +1,352 @@
+//! One state of the whole system: the clients, what is on its way, and the record.
+//!
+//! Everything is kept as *time left* and never as a date, and a token that nothing mentions any
+//! more gives its number back. So runs of any length fold into finitely many states, and no budget
+//! of ticks or attempts cuts anything off.
+
+use super::queue::Queue;
+
+/// The most tokens of one client that can be told apart; a `Size` may allow fewer.
+pub(super) const TOKENS: Token = 2;
+/// The most broken connections of one client; a `Size` may allow fewer.
+pub(super) const BROKEN: usize = 2;
+
+/// A token, by its number among its client's tokens. Two clients never share one.
+pub(super) type Token = u8;
+/// A broken connection, by its place in [`Client::broken`].
+pub(super) type Slot = u8;
+
+/// Exclusion is a matter of pairs, so two clients are enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Who {
+    A,
+    B,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    clients: [Client; 2],
+    pub(super) record: Option<Record>,
+    /// Ticks that must pass before the server's clock may gain on the clients' again.
+    pub(super) calm: u8,
+    pub(super) breach: Option<Breach>,
+}
+
+/// What stands under the lock's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Record {
+    pub(super) owner: Who,
+    pub(super) token: Token,
+    /// Ticks of the server's clock until it expires; never 0.
+    pub(super) left: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) phase: Phase,
+    pub(super) link: Link,
+    /// Connections that this client has given up. What they carry may still run, in order within
+    /// one of them, and nobody will see the answer.
+    pub(super) broken: [Queue<Command>; BROKEN],
+    /// The reaper's compare-and-delete on its way.
+    pub(super) reaping: Option<Token>,
+    /// Never in a `SET` again; the reaper owns them.
+    pub(super) tainted: TokenSet,
+    /// Concluded "not ours" behind a barrier.
+    pub(super) disowned: TokenSet,
+    /// `release` has answered `Ok`.
+    pub(super) released: TokenSet,
+    pub(super) bound: Bound,
+}
+
+/// What a client is doing. `left` counts by the client's own clock, from before the send of the
+/// command that the deadline rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Idle,
+    /// `SET NX PX` is out.
+    Acquiring {
+        token: Token,
+        left: u8,
+    },
+    /// The link broke under the `SET`, or under its resolving. `suspect` is the connection that
+    /// may still carry the `SET`; `None` if nothing is left on it.
+    Unsettled {
+        token: Token,
+        suspect: Option<Slot>,
+        barrier: bool,
+    },
+    /// `CLIENT KILL` and compare-and-renew are out, on a new link.
+    Resolving {
+        token: Token,
+        suspect: Option<Slot>,
+        barrier: bool,
+        left: u8,
+    },
+    /// The lease is relied on, and `left` is not 0. `renewal` is what a renewal on its way would
+    /// leave on the clock.
+    Held {
+        token: Token,
+        left: u8,
+        renewal: Option<u8>,
+    },
+    Lost {
+        token: Token,
+        renewal: Option<u8>,
+    },
+    /// Compare-and-delete is out. `deleted` is not the client's knowledge: it is the truth that
+    /// the answer is held against.
+    Releasing {
+        token: Token,
+        left: u8,
+        again: bool,
+        deleted: bool,
+    },
+    /// The link broke under the compare-and-delete.
+    ReleaseUnsettled {
+        token: Token,
+        left: u8,
+        suspect: Option<Slot>,
+        deleted: bool,
+    },
+}
+
+/// The connection in use: what the server has not run yet, and what the client has not read yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Link {
+    pub(super) requests: Queue<Command>,
+    pub(super) replies: Queue<Reply>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Command {
+    Set(Token),
+    Renew(Token),
+    Delete(Token),
+    /// `CLIENT KILL`; `None` if nothing is left on that connection that could run.
+    Kill(Option<Slot>),
+}
+
+/// `Renew(false)` and `Delete(false)` stand for both "gone" and "another's": no rule of the
+/// protocol needs to tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reply {
+    Set(bool),
+    Renew(bool),
+    Delete(bool),
+    Kill(bool),
+}
+
+/// What an unknown release can say about how long its record may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Bound {
+    /// Nothing has been confirmed yet, or this run does not look at bounds.
+    Unset,
+    /// No longer than this, by the client's clock.
+    Within { token: Token, left: u8 },
+    /// A renewal went unanswered: whenever it runs it gives the record a whole ttl.
+    Open,
+}
+
+/// A breach that shows in a step and not in the state after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Breach {
+    /// A delete removed a record that was not its own, or that its client relied on.
+    WrongDelete,
+    /// A lost lease was held again.
+    Revived,
+    /// `release` answered `Ok` though no delete of ours had removed the record.
+    UntrueRelease,
+}
+
+impl Who {
+    pub(super) const BOTH: [Who; 2] = [Who::A, Who::B];
+}
+
+impl State {
+    pub(super) fn initial() -> State {
+        State {
+            clients: [Client::new(), Client::new()],
+            record: None,
+            calm: 0,
+            breach: None,
+        }
+    }
+
+    pub(super) fn client(&self, who: Who) -> &Client {
+        &self.clients[who as usize]
+    }
+
+    pub(super) fn client_mut(&mut self, who: Who) -> &mut Client {
+        &mut self.clients[who as usize]
+    }
+
+    /// Whether the record is there and carries this client's token.
+    pub(super) fn record_is(&self, owner: Who, token: Token) -> bool {
+        self.record
+            .is_some_and(|record| record.owner == owner && record.token == token)
+    }
+
+    /// A number that stands for a token fresh from the operating system.
+    pub(super) fn fresh_token(&self, who: Who, room: Token) -> Option<Token> {
+        let mentioned = self.mentioned(who);
+        (0..room).find(|&token| !mentioned.contains(token))
+    }
+
+    fn mentioned(&self, who: Who) -> TokenSet {
+        let mut tokens = self.client(who).mentioned();
+        if let Some(record) = self.record
+            && record.owner == who
+        {
+            tokens.insert(record.token);
+        }
+        tokens
+    }
+
+    /// Drops what can have no effect in any future, so that states which differ in nothing else
+    /// are one state.
+    ///
+    /// A token goes into a `SET` only while it is fresh. So once it is not in the record and no
+    /// `SET` with it is on its way, it never stands again: a late compare-and-anything with it
+    /// does nothing, and what was concluded about it cannot turn out wrong any more. Under some
+    /// planted faults such a command does harm; there `keep_idle_commands` is set.
+    pub(super) fn forget_spent_tokens(&mut self, keep_idle_commands: bool) {
+        for who in Who::BOTH {
+            if !keep_idle_commands {
+                self.drop_idle_commands(who);
+            }
+            let mentioned = self.mentioned(who);
+            let client = self.client_mut(who);
+            client.tainted = client.tainted.and(mentioned);
+            client.disowned = client.disowned.and(mentioned);
+            client.released = client.released.and(mentioned);
+        }
+    }
+
+    fn drop_idle_commands(&mut self, who: Who) {
+        for token in 0..TOKENS {
+            let may_stand = self.record_is(who, token) || self.client(who).could_set(token);
+            if !may_stand {
+                self.client_mut(who).drop_commands_with(token);
+            }
+        }
+    }
+}
+
+impl Client {
+    fn new() -> Client {
+        Client {
+            phase: Phase::Idle,
+            link: Link::default(),
+            broken: [Queue::default(); BROKEN],
+            reaping: None,
+            tainted: TokenSet::default(),
+            disowned: TokenSet::default(),
+            released: TokenSet::default(),
+            bound: Bound::Unset,
+        }
+    }
+
+    /// Whether a `SET` with this token could still run.
+    pub(super) fn could_set(&self, token: Token) -> bool {
+        self.commands()
+            .any(|command| command == Command::Set(token))
+    }
+
+    /// Takes the commands off a broken connection: they have run, or they never will.
+    ///
+    /// Its place may be taken by the next broken connection, so nothing may refer to it any more,
+    /// least of all a `CLIENT KILL` that is still on its way.
+    pub(super) fn vacate(&mut self, slot: Slot) {
+        self.broken[usize::from(slot)] = Queue::default();
+        let queues = self.broken.iter_mut().chain([&mut self.link.requests]);
+        for command in queues.flat_map(Queue::iter_mut) {
+            if *command == Command::Kill(Some(slot)) {
+                *command = Command::Kill(None);
+            }
+        }
+        if let Phase::Unsettled { suspect, .. }
+        | Phase::Resolving { suspect, .. }
+        | Phase::ReleaseUnsettled { suspect, .. } = &mut self.phase
+            && *suspect == Some(slot)
+        {
+            *suspect = None;
+        }
+    }
+
+    fn drop_commands_with(&mut self, token: Token) {
+        if self.reaping == Some(token) {
+            self.reaping = None;
+        }
+        for slot in 0..BROKEN as Slot {
+            let queue = &mut self.broken[usize::from(slot)];
+            if queue.is_empty() {
+                continue;
+            }
+            queue.retain(|command| {
+                command != Command::Renew(token) && command != Command::Delete(token)
+            });
+            if queue.is_empty() {
+                self.vacate(slot);
+            }
+        }
+    }
+
+    fn commands(&self) -> impl Iterator<Item = Command> {
+        let queues = self.broken.iter().chain([&self.link.requests]);
+        queues.flat_map(Queue::iter)
+    }
+
+    fn mentioned(&self) -> TokenSet {
+        let mut tokens = TokenSet::default();
+        for command in self.commands() {
+            if let Command::Set(token) | Command::Renew(token) | Command::Delete(token) = command {
+                tokens.insert(token);
+            }
+        }
+        for token in self.phase.token().into_iter().chain(self.reaping) {
+            tokens.insert(token);
+        }
+        tokens
+    }
+}
+
+impl Phase {
+    fn token(self) -> Option<Token> {
+        match self {
+            Phase::Idle => None,
+            Phase::Acquiring { token, .. }
+            | Phase::Unsettled { token, .. }
+            | Phase::Resolving { token, .. }
+            | Phase::Held { token, .. }
+            | Phase::Lost { token, .. }
+            | Phase::Releasing { token, .. }
+            | Phase::ReleaseUnsettled { token, .. } => Some(token),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct TokenSet(u8);
+
+impl TokenSet {
+    pub(super) fn insert(&mut self, token: Token) {
+        self.0 |= 1 << token;
+    }
+
+    pub(super) fn remove(&mut self, token: Token) {
+        self.0 &= !(1 << token);
+    }
+
+    pub(super) fn contains(self, token: Token) -> bool {
+        self.0 & (1 << token) != 0
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = Token> {
+        (0..TOKENS).filter(move |&token| self.contains(token))
+    }
+
+    fn and(self, other: TokenSet) -> TokenSet {
+        TokenSet(self.0 & other.0)
+    }
+}
