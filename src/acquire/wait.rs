@@ -9,7 +9,7 @@ use super::limits::{Limits, Patience};
 use crate::backoff::{Backoff, Pauses};
 use crate::clock::Time;
 use crate::error::{Action, Cause, Error, Kind};
-use crate::keep::{Record, Site, release_by};
+use crate::keep::{Record, Site, release_within};
 use crate::server::Class;
 use crate::token::Token;
 
@@ -28,7 +28,6 @@ pub(crate) fn acquire(
     Waiter {
         site,
         limits: Limits::new(&site.base, patience, canceller),
-        begun: site.clock.now(),
         unsettled: None,
         look_at: None,
         warned: false,
@@ -39,7 +38,6 @@ pub(crate) fn acquire(
 struct Waiter<'a> {
     site: &'a Arc<Site>,
     limits: Limits<'a>,
-    begun: Time,
     /// Why an earlier attempt of this very call is unknown and stays so.
     unsettled: Option<Cause>,
     /// When to look at the holder next; `None` before the lock was seen held.
@@ -161,8 +159,7 @@ impl Waiter<'_> {
     /// A wait that was cancelled while its command was on the way leaves no record.
     fn taken(&self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
         if self.limits.is_cancelled() {
-            let end = self.site.clock.now().plus(self.site.timeouts.command);
-            release_by(&record, end)?;
+            release_within(&record, self.site.timeouts.command)?;
             return Ok(None);
         }
         self.site.counters.acquired.add_one();
@@ -186,7 +183,7 @@ impl Waiter<'_> {
                 self.site.counters.timed_out.add_one();
                 let kind = Kind::Timeout {
                     key: Arc::clone(self.site.key()),
-                    waited: self.site.clock.now().since(self.begun),
+                    waited: self.site.clock.now().since(self.limits.begun),
                 };
                 Error::new(kind, None)
             }

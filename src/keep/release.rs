@@ -1,6 +1,7 @@
 //! Giving a lock back, with every outcome accounted for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::record::{Before, Record};
 use crate::backoff::{Backoff, pause};
@@ -18,20 +19,21 @@ pub(crate) fn release(record: &Record) -> Result<(), Error> {
         .attempt()
         .saturating_add(site.timeouts.connect)
         .saturating_add(site.timeouts.command.saturating_mul(2));
-    release_by(record, site.clock.now().plus(span))
+    release_within(record, span)
 }
 
-/// Releases before `end`.
-pub(crate) fn release_by(record: &Record, end: Time) -> Result<(), Error> {
+/// Releases within `span`.
+pub(crate) fn release_within(record: &Record, span: Duration) -> Result<(), Error> {
+    let now = record.site.clock.now();
     // Before anything is sent: from here on nobody relies on the lease, so that a reply
     // lost on the way cannot leave a holder behind.
-    let before = record.begin_release(record.site.clock.now());
+    let before = record.begin_release(now);
     let result = Release {
         record,
         before,
         unanswered: None,
     }
-    .settle(end);
+    .settle(now.plus(span));
     match &result {
         Ok(()) => record.site.counters.released.add_one(),
         // A loss that somebody has seen before is counted and logged already.
@@ -59,6 +61,7 @@ impl Release<'_> {
     fn settle(mut self, end: Time) -> Result<(), Error> {
         let site = &self.record.site;
         let mut pauses = Backoff::OUTAGE.pauses();
+        let mut retried = false;
         let bound = Bound::by(end);
         loop {
             let broken = self
@@ -79,10 +82,19 @@ impl Release<'_> {
                         Some((_, earlier @ Some(_))) => earlier,
                         _ => fault.broken,
                     };
-                    if end <= site.clock.now() {
+                    // The second try is made at once, on a new link; who fails that as well
+                    // will not do better for being asked in a loop.
+                    let next = if retried {
+                        site.clock.now().plus(pauses.next_pause())
+                    } else {
+                        site.clock.now()
+                    };
+                    retried = true;
+                    if end <= next {
                         return Err(self.unknown(fault.cause));
                     }
                     self.unanswered = Some((fault.cause, broken));
+                    pause(&site.clock, next);
                 }
                 Class::Refused | Class::WrongType => {
                     return Err(match self.unanswered.take() {
@@ -121,9 +133,10 @@ impl Release<'_> {
             // The record may stand on the primary that this server is perhaps a replica of.
             return Err(self.unknown(Cause::RoleUntold));
         };
-        if answer.proven && in_time {
+        if answer.proven && in_time && !answer.another_run {
             // Nothing but our own release can have removed it: it could not expire yet,
-            // and whoever holds the key now has found it free.
+            // and whoever holds the key now has found it free. A server that was started
+            // anew may have come back without it.
             site.counters.unknown_resolved.add_one();
             return Ok(());
         }

@@ -9,16 +9,16 @@ use socket2::Socket;
 /// carries no further command.
 #[derive(Debug)]
 pub(crate) struct Broken {
-    identity: Option<Identity>,
+    identity: Identity,
     /// Never read from and never written to again.
     _socket: Socket,
-    /// Set when the server has answered that it killed the connection: nothing that was
-    /// sent on it can run any more.
+    /// Set when it is proven that the server has no such connection any more: nothing that
+    /// was sent on it can run.
     fenced_off: AtomicBool,
 }
 
 impl Broken {
-    pub(super) const fn new(socket: Socket, identity: Option<Identity>) -> Self {
+    pub(super) const fn new(socket: Socket, identity: Identity) -> Self {
         Self {
             identity,
             _socket: socket,
@@ -26,29 +26,60 @@ impl Broken {
         }
     }
 
-    /// How the server names the connection, where it told us.
-    pub(super) const fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
+    /// The connection to kill: none if that has been done already, or if the server never
+    /// told its name.
+    pub(super) fn to_kill(&self) -> Option<&Connection> {
+        if self.is_fenced_off() {
+            return None;
+        }
+        self.identity.connection.as_ref()
+    }
+
+    /// Takes the answer to `CLIENT KILL` that came over a link of the identity `asked`.
+    ///
+    /// 1 is a barrier. 0 says that there is no such connection, which is one too, if it is
+    /// the same run of the same server that says so; from any other server it says nothing.
+    /// It is noted here, because a second try would find nothing to kill.
+    pub(super) fn note_killed(&self, killed: i64, asked: &Identity) {
+        if killed == 1 || (killed == 0 && self.identity.same_run(asked) == Some(true)) {
+            self.fenced_off.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn is_fenced_off(&self) -> bool {
         self.fenced_off.load(Ordering::Acquire)
     }
 
-    pub(super) fn note_fenced_off(&self) {
-        self.fenced_off.store(true, Ordering::Release);
+    /// Whether `other` is known to lead to another run of a server than this link did: what
+    /// is missing there may have been lost with the old one.
+    pub(super) fn is_of_another_run(&self, other: &Identity) -> bool {
+        self.identity.same_run(other) == Some(false)
     }
 }
 
-/// A connection as the server knows it: both are needed, because ids start again when a
+/// A link as the server knows it, as far as it tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) connection: Option<Connection>,
+    /// The server's own random name for this run of its process.
+    pub(crate) run: Option<String>,
+}
+
+impl Identity {
+    fn same_run(&self, other: &Self) -> Option<bool> {
+        Some(self.run.as_ref()? == other.run.as_ref()?)
+    }
+}
+
+/// A connection by its id and its address: both are needed, because ids start again when a
 /// server restarts, and a stranger may have the old one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct Connection {
     pub(crate) id: String,
     pub(crate) addr: String,
 }
 
-impl Identity {
+impl Connection {
     /// Reads the line that `CLIENT INFO` answers.
     pub(crate) fn from_client_info(info: &str) -> Option<Self> {
         let id = info.split_once("id=")?.1.split(' ').next()?;
@@ -69,6 +100,14 @@ impl Identity {
     }
 }
 
+/// The name of the run in what `INFO server` answers.
+pub(super) fn run_of_info(info: &str) -> Option<String> {
+    info.lines()
+        .find_map(|line| line.strip_prefix("run_id:"))
+        .map(|run| run.trim().to_owned())
+        .filter(|run| !run.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,18 +116,33 @@ mod tests {
     fn a_connection_is_known_by_its_id_and_address() {
         let tcp = "id=7 addr=127.0.0.1:5555 laddr=127.0.0.1:6379 fd=8 name= age=0";
         assert_eq!(
-            Identity::from_client_info(tcp),
-            Some(Identity {
+            Connection::from_client_info(tcp),
+            Some(Connection {
                 id: "7".to_owned(),
                 addr: "127.0.0.1:5555".to_owned(),
             })
         );
         let unix = "id=12 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8";
         assert_eq!(
-            Identity::from_client_info(unix).map(|identity| identity.addr),
+            Connection::from_client_info(unix).map(|connection| connection.addr),
             Some("/tmp/a b/redis.sock:0".to_owned())
         );
-        assert_eq!(Identity::from_client_info("id= addr=1"), None);
-        assert_eq!(Identity::from_client_info("nonsense"), None);
+        assert_eq!(Connection::from_client_info("id= addr=1"), None);
+        assert_eq!(Connection::from_client_info("nonsense"), None);
+    }
+
+    #[test]
+    fn a_run_is_the_same_only_where_both_sides_know_it() {
+        let of = |run: Option<&str>| Identity {
+            connection: None,
+            run: run.map(str::to_owned),
+        };
+        assert_eq!(of(Some("a")).same_run(&of(Some("a"))), Some(true));
+        assert_eq!(of(Some("a")).same_run(&of(Some("b"))), Some(false));
+        assert_eq!(of(None).same_run(&of(Some("b"))), None);
+        assert_eq!(of(None).same_run(&of(None)), None);
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\ntcp_port:1\r\n";
+        assert_eq!(run_of_info(info).as_deref(), Some("0a1b"));
+        assert_eq!(run_of_info("run_id:\r\n"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::broken::{Broken, Identity};
+use super::broken::{Broken, Connection};
 use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::link::Link;
@@ -43,16 +43,6 @@ impl<'a> Preface<'a> {
             role: true,
         }
     }
-
-    /// The connection to kill: none if it has been killed already, or if the server never
-    /// told its name.
-    fn to_kill(self) -> Option<&'a Identity> {
-        let broken = self.broken?;
-        if broken.is_fenced_off() {
-            return None;
-        }
-        broken.identity()
-    }
 }
 
 /// The role of a server, as it tells it.
@@ -68,6 +58,7 @@ pub(super) struct Outcome {
     pub(super) value: Value,
     pub(super) sent: Time,
     barrier: bool,
+    another_run: bool,
     role: Role,
 }
 
@@ -112,8 +103,8 @@ impl Call<'_> {
     ) -> Result<Outcome, Fault> {
         let command = self.command();
         link.batch.clear();
-        let kill = preface.to_kill();
-        if let Some(Identity { id, addr }) = kill {
+        let kill = preface.broken.and_then(Broken::to_kill);
+        if let Some(Connection { id, addr }) = kill {
             link.batch.push(&[
                 b"CLIENT",
                 b"KILL",
@@ -130,13 +121,8 @@ impl Call<'_> {
         let sent = link.send(command, end)?;
         if kill.is_some() {
             let killed = link.reply("CLIENT KILL")?;
-            // Only 1 is a barrier. 0 may come from another server, or from the same one
-            // after the connection has gone and its last command has run or not. It is
-            // noted at once: a second try would find nothing to kill.
-            if killed == Value::Int(1)
-                && let Some(broken) = preface.broken
-            {
-                broken.note_fenced_off();
+            if let (Value::Int(killed), Some(broken)) = (killed, preface.broken) {
+                broken.note_killed(killed, link.identity());
             }
         }
         let role = if preface.role {
@@ -159,6 +145,9 @@ impl Call<'_> {
             value,
             sent,
             barrier: preface.broken.is_some_and(Broken::is_fenced_off),
+            another_run: preface
+                .broken
+                .is_some_and(|broken| broken.is_of_another_run(link.identity())),
             role,
         })
     }
@@ -198,6 +187,7 @@ impl Call<'_> {
             owner,
             proven,
             barrier: outcome.barrier,
+            another_run: outcome.another_run,
             sent: outcome.sent,
             fence,
         })

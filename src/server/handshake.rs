@@ -1,4 +1,4 @@
-//! Opening a link: connect, enter, learn the connection's name, load the scripts. One
+//! Opening a link: connect, enter, learn how the server knows it, load the scripts. One
 //! deadline for all of it, one round trip after the connect.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
-use super::broken::Identity;
+use super::broken::{Connection, Identity, run_of_info};
 use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::link::Link;
@@ -18,9 +18,9 @@ use crate::error::Cause;
 
 /// Opens a link to `address` before `until`.
 ///
-/// Only a refused password, user or database is an error. A refused `CLIENT INFO` costs the
-/// barrier, a refused `SCRIPT LOAD` costs a longer command now and then; proxies refuse
-/// both.
+/// Only a refused password, user or database is an error. A refused `CLIENT INFO` or `INFO`
+/// costs the barrier, all or part of it; a refused `SCRIPT LOAD` costs a longer command now
+/// and then. Proxies refuse all three.
 pub(super) fn open(
     address: &Address,
     server: &Arc<str>,
@@ -82,7 +82,9 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
         steps.push(Step::Must("SELECT"));
     }
     link.batch.push(&[b"CLIENT", b"INFO"]);
-    steps.push(Step::Identify);
+    steps.push(Step::Connection);
+    link.batch.push(&[b"INFO", b"server"]);
+    steps.push(Step::Run);
     for script in scripts::all() {
         link.batch
             .push(&[b"SCRIPT", b"LOAD", script.code().as_bytes()]);
@@ -90,6 +92,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
     }
     // The timeouts of commands do not apply here: one deadline runs through the opening.
     link.send_before("CLIENT INFO", until)?;
+    let mut identity = Identity::default();
     for step in steps {
         let reply = link.reply(step.command())?;
         match (step, reply) {
@@ -115,16 +118,21 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                     "`{}` answers {} with an error: {}", link.server(), step.command(), fault.cause
                 );
             }
-            (Step::Identify, Value::BulkString(info)) => {
-                let identity = std::str::from_utf8(&info)
-                    .ok()
-                    .and_then(Identity::from_client_info);
-                link.identify(identity);
+            (Step::Connection, Value::BulkString(info)) => {
+                identity.connection = text(&info).and_then(Connection::from_client_info);
+            }
+            (Step::Run, Value::BulkString(info)) => {
+                identity.run = text(&info).and_then(run_of_info);
             }
             _ => {}
         }
     }
+    link.identify(identity);
     Ok(())
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 /// What a reply of the handshake is for.
@@ -132,7 +140,10 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
 enum Step {
     /// Without it no command will work.
     Must(&'static str),
-    Identify,
+    /// The name of the connection.
+    Connection,
+    /// The name of the server's run.
+    Run,
     May,
 }
 
@@ -140,7 +151,8 @@ impl Step {
     const fn command(self) -> &'static str {
         match self {
             Self::Must(command) => command,
-            Self::Identify => "CLIENT INFO",
+            Self::Connection => "CLIENT INFO",
+            Self::Run => "INFO",
             Self::May => "SCRIPT LOAD",
         }
     }

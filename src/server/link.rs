@@ -37,7 +37,7 @@ pub(crate) struct Timeouts {
 pub(crate) struct Link {
     socket: Socket,
     server: Arc<str>,
-    identity: Option<Identity>,
+    identity: Identity,
     clock: Clock,
     command_timeout: Duration,
     /// What goes out next. Kept, so that packing allocates nothing.
@@ -76,7 +76,7 @@ impl Link {
         Ok(Self {
             socket,
             server,
-            identity: None,
+            identity: Identity::default(),
             clock,
             command_timeout,
             batch: Batch::default(),
@@ -95,8 +95,13 @@ impl Link {
         Broken::new(self.socket, self.identity)
     }
 
-    /// Notes how the server names this connection, if it told.
-    pub(super) fn identify(&mut self, identity: Option<Identity>) {
+    /// How the server knows this link, as far as it told.
+    pub(super) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Notes how the server knows this link.
+    pub(super) fn identify(&mut self, identity: Identity) {
         self.identity = identity;
     }
 

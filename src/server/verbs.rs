@@ -69,6 +69,9 @@ pub(crate) struct Answer {
     pub(crate) proven: bool,
     /// Whether an earlier command on a broken link is proven never to run any more.
     pub(crate) barrier: bool,
+    /// Whether it is known that the broken link led to another run of a server: what is gone
+    /// here may have been lost with that one.
+    pub(crate) another_run: bool,
     /// The clock before the script was sent.
     pub(crate) sent: Time,
     /// The fence counter, where the target is fenced and the record ours.
