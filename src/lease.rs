@@ -183,6 +183,14 @@ impl Lease {
         }
     }
 
+    /// Gives the token away and does not release: the record stands until its ttl is over, or
+    /// until somebody [adopts](crate::Lock::adopt) it. No I/O.
+    #[must_use = "without its token nobody can release the lock"]
+    pub fn detach(mut self) -> Token {
+        self.released = true;
+        self.record.token.clone()
+    }
+
     /// Gives the lock back: compare the token and delete, in one step on the server. As
     /// drop, but it reports what came of it.
     ///
@@ -268,6 +276,37 @@ impl LeaseWatch {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         remaining(&self.record)
+    }
+
+    /// Waits for at most `timeout` while the lease is held and out of its danger zone, and
+    /// returns where it stands then. It returns at once when the lease is lost or released,
+    /// and on time for the danger zone, whatever the network does: it watches the clock and
+    /// asks nobody.
+    ///
+    /// # Example: a worker that hears in time that it has to stop
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use leasehold::LeaseState;
+    ///
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # let lock = leasehold::Client::open("redis://127.0.0.1:6379")?.lock("job").build()?;
+    /// # let lease = lock.acquire()?;
+    /// let watch = lease.watch();
+    /// std::thread::spawn(move || {
+    ///     if watch.wait_danger(Duration::MAX) == LeaseState::Danger {
+    ///         // … tell the work to stop …
+    ///     }
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wait_danger(&self, timeout: Duration) -> LeaseState {
+        if !self.record.site.origin.is_elsewhere() {
+            self.record.wait_danger(timeout);
+        }
+        self.state()
     }
 
     /// As [`Lease::check`].

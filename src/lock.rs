@@ -9,7 +9,7 @@ use crate::error::{Config, Error, Kind};
 use crate::keep::{Base, Options, Renewal, Site, Terms};
 use crate::lease::Lease;
 use crate::server::Keys;
-use crate::token;
+use crate::token::{self, Token};
 
 /// The options of a lock, from [`Client::lock`](crate::Client::lock).
 ///
@@ -276,6 +276,42 @@ impl Lock {
             None => Patience::WhileHeld,
         };
         self.get(patience, Some(canceller))
+    }
+
+    /// Takes over the lock that `token` stands for, from a holder who gave it away with
+    /// [`Lease::detach`], in this process or another. `None` if the lock is not that token's
+    /// any more: it expired, was released, or another adopter was quicker.
+    ///
+    /// The token is replaced in one step on the server: compare, then set a fresh token (and
+    /// draw a fresh fence, if the lock is fenced) with this lock's ttl and label. So of
+    /// several adopters one wins, and a handle that still has the old token finds that the
+    /// lock was taken over. It takes as long as [`try_acquire`](Self::try_acquire) at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire). Where the user has no right to `ROLE`, a lock
+    /// that is not the token's any more is [`is_unavailable`](Error::is_unavailable): it
+    /// cannot be told from a replica that has not heard of it.
+    ///
+    /// # Example: a lock goes from one process to the next
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # let lock = leasehold::Client::open("redis://127.0.0.1:6379")?.lock("job").build()?;
+    /// let token = lock.acquire()?.detach();            // here: stop, do not release
+    /// let text = token.expose().to_owned();            // over a channel nobody else reads
+    ///
+    /// let lease = lock.adopt(text.parse()?)?;          // there
+    /// assert!(lease.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the token is spent: adopting it a second time finds nothing"
+    )]
+    pub fn adopt(&self, token: Token) -> Result<Option<Lease>, Error> {
+        Ok(acquire::adopt(&self.site, &token)?.map(Lease::new))
     }
 
     fn wait(&self, patience: Patience) -> Result<Lease, Error> {

@@ -32,12 +32,31 @@ pub(super) enum Attempt {
     },
 }
 
+/// How the lock is to be had.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// From nobody.
+    Free,
+    /// From the holder who gave this token away.
+    From(&'a Token),
+}
+
 /// Sends the lock's command once, and on a new link once more where the first link turned
 /// out to be dead before the command had left.
-pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> Attempt {
+pub(super) fn attempt(
+    site: &Arc<Site>,
+    token: Token,
+    way: Way<'_>,
+    limits: &Limits<'_>,
+) -> Attempt {
     let mut reconnected = false;
     loop {
-        let fault = match site.server.acquire(site.target(&token), limits.step()) {
+        let (target, bound) = (site.target(&token), limits.step());
+        let answer = match way {
+            Way::Free => site.server.acquire(target, bound),
+            Way::From(given) => site.server.adopt(target, given, bound),
+        };
+        let fault = match answer {
             Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence, 0),
             Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
             Err(fault) => fault,
@@ -52,7 +71,7 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> At
                 };
             }
             Class::Refused | Class::WrongType => return Attempt::Never(fault),
-            Class::Unknown => return settle(site, token, fault, limits),
+            Class::Unknown => return settle(site, token, way, fault, limits),
         }
     }
 }
@@ -63,7 +82,13 @@ pub(super) fn attempt(site: &Arc<Site>, token: Token, limits: &Limits<'_>) -> At
 ///
 /// A settling that breaks off in its turn begins anew with the *same* broken link: the one
 /// that carried the command is the one to fence off.
-fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> Attempt {
+fn settle(
+    site: &Arc<Site>,
+    token: Token,
+    way: Way<'_>,
+    fault: Fault,
+    limits: &Limits<'_>,
+) -> Attempt {
     let mut reached = false;
     let Some(broken) = fault.broken else {
         return tainted(site, fault.cause, reached);
@@ -82,8 +107,9 @@ fn settle(site: &Arc<Site>, token: Token, fault: Fault, limits: &Limits<'_>) -> 
             }
             Ok(Resolved::NotOurs { owner }) => {
                 site.counters.unknown_resolved.add_one();
-                return match owner {
-                    Owner::Another => Attempt::Held { token: None },
+                return match (owner, way) {
+                    (Owner::Another, Way::Free) => Attempt::Held { token: None },
+                    // For an adopter the other one may be the holder who gave the lock away.
                     _ => Attempt::NotNow {
                         cause: fault.cause,
                         token: None,

@@ -7,4 +7,4 @@ mod wait;
 
 pub use canceller::Canceller;
 pub(crate) use limits::Patience;
-pub(crate) use wait::acquire;
+pub(crate) use wait::{acquire, adopt};

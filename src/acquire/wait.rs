@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, attempt};
+use super::attempt::{Attempt, Way, attempt};
 use super::canceller::Canceller;
 use super::limits::{Limits, Patience};
 use crate::backoff::{Backoff, Pauses};
@@ -22,11 +22,27 @@ pub(crate) fn acquire(
     patience: Patience,
     canceller: Option<&Canceller>,
 ) -> Result<Option<Arc<Record>>, Error> {
+    run(site, Way::Free, patience, canceller)
+}
+
+/// Takes the lock over from the holder who gave `token` away. `None` if it is not that
+/// holder's any more.
+pub(crate) fn adopt(site: &Arc<Site>, token: &Token) -> Result<Option<Arc<Record>>, Error> {
+    run(site, Way::From(token), Patience::Once, None)
+}
+
+fn run(
+    site: &Arc<Site>,
+    way: Way<'_>,
+    patience: Patience,
+    canceller: Option<&Canceller>,
+) -> Result<Option<Arc<Record>>, Error> {
     if site.origin.is_elsewhere() {
         return Err(Error::forked(None));
     }
     Waiter {
         site,
+        way,
         limits: Limits::new(&site.base, patience, canceller),
         unsettled: None,
         look_at: None,
@@ -37,6 +53,7 @@ pub(crate) fn acquire(
 
 struct Waiter<'a> {
     site: &'a Arc<Site>,
+    way: Way<'a>,
     limits: Limits<'a>,
     /// Why an earlier attempt of this very call is unknown and stays so.
     unsettled: Option<Cause>,
@@ -68,7 +85,7 @@ impl Waiter<'_> {
                 None => Token::fresh(self.site.label.as_deref())
                     .map_err(|cause| self.site.unavailable(Action::Acquire, cause))?,
             };
-            let obstacle = match attempt(self.site, token, &self.limits) {
+            let obstacle = match attempt(self.site, token, self.way, &self.limits) {
                 Attempt::Taken(record) => return self.taken(record),
                 Attempt::Held { token } => {
                     self.site.counters.contended.add_one();

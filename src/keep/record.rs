@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
+
 use super::site::Site;
 use crate::clock::Time;
 use crate::error::{Error, Kind, LostBy};
@@ -38,7 +40,14 @@ pub(crate) struct Record {
     read_at: AtomicU64,
     /// Renewals that were sent and not answered.
     unanswered: AtomicU32,
+    /// For those who wait for the danger zone: notified when the lease ends before it.
+    ended: Condvar,
+    waiting: Mutex<()>,
 }
+
+/// No wait is longer: a condition variable counts by a clock that stands still during
+/// suspend, and this one's does not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Where a lease stands at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +86,8 @@ impl Record {
             cap,
             read_at: AtomicU64::new(now.as_nanos()),
             unanswered: AtomicU32::new(0),
+            ended: Condvar::new(),
+            waiting: Mutex::new(()),
             site: Arc::clone(site),
             token,
             fence,
@@ -148,7 +159,10 @@ impl Record {
                 return lost_by(word);
             }
             word = match self.end(word, by) {
-                Ok(_) => return by,
+                Ok(_) => {
+                    self.wake();
+                    return by;
+                }
                 Err(other) => other,
             };
         }
@@ -169,6 +183,7 @@ impl Record {
                 .compare_exchange(word, RELEASED, Ordering::AcqRel, Ordering::Acquire)
             {
                 Ok(_) => {
+                    self.wake();
                     let deadline = Time::from_nanos(word);
                     return Before {
                         deadline: Some(deadline),
@@ -197,6 +212,25 @@ impl Record {
         self.unanswered.fetch_add(renewals, Ordering::AcqRel);
     }
 
+    /// Waits for at most `timeout` while the lease is held and out of its danger zone.
+    pub(crate) fn wait_danger(&self, timeout: Duration) {
+        let clock = &self.site.clock;
+        let until = clock.now().plus(timeout);
+        let mut guard = self.waiting.lock();
+        loop {
+            let now = clock.now();
+            let Standing::Held { remaining } = self.standing(now) else {
+                return;
+            };
+            if until <= now {
+                return;
+            }
+            let danger = now.plus(remaining.saturating_sub(self.site.terms.danger()));
+            let until = until.min(danger).min(now.plus(LONGEST_SLEEP));
+            clock.park(&self.ended, &mut guard, until);
+        }
+    }
+
     /// `Ok` while the lease is held and out of its danger zone.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let key = self.site.key();
@@ -222,6 +256,14 @@ impl Record {
         } else {
             LostBy::Expired
         }
+    }
+
+    /// Wakes those who wait for the danger zone. Not from [`standing`](Self::standing): a
+    /// waiter calls that with its mutex held, and sees the deadline pass by itself.
+    fn wake(&self) {
+        // Taken and let go: a waiter that has looked and not yet gone to sleep holds it.
+        drop(self.waiting.lock());
+        self.ended.notify_all();
     }
 
     /// Turns the deadline `word` into an ending, once. `Err` is what stands there instead.

@@ -17,6 +17,11 @@ pub(super) struct Call<'a> {
     pub(super) script: &'static Script,
     pub(super) keys: &'a [&'a [u8]],
     pub(super) arguments: &'a [&'a [u8]],
+    /// Whether it compares a record with ours, so that a key of another type is just
+    /// another's, or takes what is free.
+    pub(super) compares: bool,
+    /// Whether a number above 0 is a fence and not just a yes.
+    pub(super) draws_fence: bool,
 }
 
 /// What is asked on the same link right before a script, in the same round trip.
@@ -160,9 +165,13 @@ impl Call<'_> {
     ) -> Result<Answer, Fault> {
         let outcome = self.evaluate(link, preface, end)?;
         let (owner, fence) = match &outcome.value {
+            Value::Int(fence @ 1..) if self.draws_fence => {
+                (Owner::Ours, Some(fence.unsigned_abs()))
+            }
             Value::Int(1) => (Owner::Ours, None),
             Value::Int(0) => (Owner::Gone, None),
             Value::Int(-1) => (Owner::Another, None),
+            Value::Int(code @ (-2 | -3)) => return Err(counter_refused(self.command(), *code)),
             Value::Array(items) => match &items[..] {
                 [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
                 [Value::Int(1), Value::Nil] => (Owner::Ours, None),
@@ -170,7 +179,7 @@ impl Call<'_> {
             },
             Value::ServerError(error) => {
                 let fault = server_error(link, self.command(), error);
-                if fault.class != Class::WrongType {
+                if fault.class != Class::WrongType || !self.compares {
                     return Err(fault);
                 }
                 // A list, say, is not our record.
@@ -192,6 +201,17 @@ impl Call<'_> {
             fence,
         })
     }
+}
+
+/// A fence counter that cannot be drawn from: another try meets it again.
+fn counter_refused(command: &'static str, code: i64) -> Fault {
+    let text = if code == -2 {
+        "the fence counter has reached 2^53 and can grow no more"
+    } else {
+        "the key of the fence counter holds something else"
+    };
+    let text = text.to_owned();
+    Fault::new(Class::Refused, command, Cause::Reply { command, text })
 }
 
 /// A server's own error. One that does not say whether the command ran ends the link.

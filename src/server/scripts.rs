@@ -28,13 +28,23 @@ pub(crate) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/release.lua")));
 pub(crate) static RENEW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/renew.lua")));
-pub(crate) static ACQUIRE_FENCED: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../../lua/acquire_fenced.lua")));
+pub(crate) static ACQUIRE_FENCED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/fence.lua"),
+        include_str!("../../lua/acquire_fenced.lua")
+    ))
+});
+pub(crate) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/fence.lua"),
+        include_str!("../../lua/adopt.lua")
+    ))
+});
 pub(crate) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/read.lua")));
 
 /// All scripts, for loading them when a link is opened: what came by `SCRIPT LOAD` stays,
 /// while newer servers evict what came by `EVAL`.
-pub(crate) fn all() -> [&'static Script; 4] {
-    [&RELEASE, &RENEW, &ACQUIRE_FENCED, &READ]
+pub(crate) fn all() -> [&'static Script; 5] {
+    [&RELEASE, &RENEW, &ACQUIRE_FENCED, &ADOPT, &READ]
 }

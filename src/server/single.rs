@@ -18,6 +18,7 @@ use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
 use crate::stats::Counters;
+use crate::token::Token;
 
 /// How long a fence counter outlives the last acquisition of its lock.
 const FENCE_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -77,6 +78,37 @@ impl Verbs for SingleServer {
         })
     }
 
+    fn adopt(&self, target: Target<'_>, given: &Token, bound: Bound) -> Result<Acquired, Fault> {
+        let (ttl, fence_ttl) = (Decimal::of(target.ttl), Decimal::of(millis(FENCE_TTL)));
+        let keys = [
+            target.keys.record().as_bytes(),
+            target.keys.fence().as_bytes(),
+        ];
+        let call = Call {
+            script: &scripts::ADOPT,
+            keys: if target.fenced { &keys } else { &keys[..1] },
+            arguments: &[
+                given.expose().as_bytes(),
+                target.token.expose().as_bytes(),
+                ttl.as_bytes(),
+                fence_ttl.as_bytes(),
+            ],
+            compares: true,
+            draws_fence: target.fenced,
+        };
+        let answer = self.compare(call, None, bound)?;
+        match answer.owner {
+            Owner::Ours => Ok(Acquired::Taken {
+                sent: answer.sent,
+                fence: answer.fence,
+            }),
+            Owner::Gone | Owner::Another if answer.proven => Ok(Acquired::Held),
+            Owner::Gone | Owner::Another => {
+                Err(Fault::new(Class::NotRun, call.command(), Cause::RoleUntold))
+            }
+        }
+    }
+
     fn renew(
         &self,
         target: Target<'_>,
@@ -92,6 +124,8 @@ impl Verbs for SingleServer {
             script: &scripts::RENEW,
             keys: if asks_fence { &keys } else { &keys[..1] },
             arguments: &[target.token.expose().as_bytes(), ttl.as_bytes()],
+            compares: true,
+            draws_fence: false,
         };
         self.compare(call, after, bound)
     }
@@ -106,6 +140,8 @@ impl Verbs for SingleServer {
             script: &scripts::RELEASE,
             keys: &[target.keys.record().as_bytes()],
             arguments: &[target.token.expose().as_bytes()],
+            compares: true,
+            draws_fence: false,
         };
         self.compare(call, after, bound)
     }
@@ -115,6 +151,8 @@ impl Verbs for SingleServer {
             script: &scripts::READ,
             keys: &[keys.record().as_bytes()],
             arguments: &[],
+            compares: false,
+            draws_fence: false,
         };
         self.links.with(bound, |link| {
             let outcome = call.evaluate(link, &Preface::role(), bound.end)?;
@@ -194,29 +232,18 @@ fn acquire_fenced(link: &mut Link, target: Target<'_>, end: Time) -> Result<Acqu
             ttl.as_bytes(),
             fence_ttl.as_bytes(),
         ],
+        compares: false,
+        draws_fence: true,
     };
-    let outcome = call.evaluate(link, &Preface::default(), end)?;
-    match outcome.value {
-        Value::ServerError(error) => Err(server_error(link, call.command(), &error)),
-        Value::Int(0) => Ok(Acquired::Held),
-        Value::Int(fence @ 1..) => Ok(Acquired::Taken {
-            sent: outcome.sent,
-            fence: Some(fence.unsigned_abs()),
-        }),
-        Value::Int(code @ (-1 | -2)) => {
-            let text = if code == -1 {
-                "the fence counter has reached 2^53 and can grow no more"
-            } else {
-                "the key of the fence counter holds something else"
-            };
-            let cause = Cause::Reply {
-                command: call.command(),
-                text: text.to_owned(),
-            };
-            Err(Fault::new(Class::Refused, call.command(), cause))
-        }
-        _ => Err(unexpected(link, call.command())),
-    }
+    // A zero needs no proof of the role here: the script has written before it says so.
+    let answer = call.run(link, &Preface::default(), end)?;
+    Ok(match answer.owner {
+        Owner::Ours => Acquired::Taken {
+            sent: answer.sent,
+            fence: answer.fence,
+        },
+        Owner::Gone | Owner::Another => Acquired::Held,
+    })
 }
 
 fn millis(span: Duration) -> u64 {

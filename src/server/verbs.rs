@@ -92,6 +92,10 @@ pub(crate) trait Verbs: Send + Sync {
     /// is *not sent* or *not run*, or after [`Acquired::Held`].
     fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault>;
 
+    /// One attempt to take over the lock that `given` stands for: compare, then set with the
+    /// target's token. [`Acquired::Held`] means that it does not stand any more.
+    fn adopt(&self, target: Target<'_>, given: &Token, bound: Bound) -> Result<Acquired, Fault>;
+
     /// Compare and extend. `after` is a broken link that is fenced off first, so that
     /// nothing sent on it can run any more; only then a fenced target learns its fence.
     fn renew(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LeaseState, LockBuilder};
 
-use crate::support::{Matcher, PATIENCE, Proxy, Scripted, Server, Step, eventually, logs};
+use crate::support::{Matcher, PATIENCE, Proxy, Scripted, Server, Step, eventually, logs, within};
 use crate::wire::{client, client_with, lock, records_set, take};
 
 const KEY: &str = "order:1";
@@ -261,6 +261,38 @@ fn a_renewal_never_shortens_what_stands_on_the_server() {
 }
 
 #[test]
+fn a_renewal_whose_reply_is_lost_is_made_again_on_a_new_link() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let client = client(&proxy.url());
+    let lease = take(&brief(&client, KEY, ms(5_000)).build().unwrap());
+    proxy.drop_reply(Matcher::evalsha().once());
+    server.cmd(&["PEXPIRE", KEY, "1000"]);
+    lease.renew().unwrap();
+    assert!(3_000 < server.pttl(KEY));
+    assert_eq!((proxy.count("EVALSHA"), proxy.connections()), (2, 2));
+    let stats = client.stats();
+    assert_eq!((stats.renewals_ok, stats.renewals_failed), (1, 1));
+    lease.release().unwrap();
+}
+
+#[test]
+fn a_renewal_or_verification_without_an_answer_is_back_in_time_and_the_lease_stands() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let client = client_with(&proxy.url(), ms(250));
+    let lease = take(&brief(&client, KEY, ms(8_000)).build().unwrap());
+    proxy.swallow_everything();
+    let slack = ms(500);
+    let (error, lease) = within(ms(2 * 250) + slack, move || (lease.renew(), lease));
+    let error = error.unwrap_err();
+    assert!(error.is_unavailable() || error.is_unknown(), "{error:?}");
+    let (error, lease) = within(ms(2 * 250) + slack, move || (lease.verify(), lease));
+    assert!(error.unwrap_err().is_unavailable());
+    assert_eq!(lease.state(), LeaseState::Held);
+}
+
+#[test]
 fn ensure_renews_when_too_little_is_left_and_only_then() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
@@ -451,7 +483,7 @@ fn no_token_is_shown_by_debug_errors_or_the_log_whatever_goes_wrong() {
         },
         &|proxy| {
             proxy.swallow("SET");
-            proxy.answer("CLIENT KILL", ":0\r\n");
+            proxy.answer("CLIENT KILL", "-NOPERM no rights\r\n");
         },
         &|proxy| {
             proxy.reset_after(Matcher::any_of(&["SET", "EVALSHA"]));

@@ -9,6 +9,7 @@
     reason = "what a test prints is shown when it fails"
 )]
 
+mod adopt;
 mod bad_input;
 mod children;
 mod contention;
@@ -23,4 +24,5 @@ mod tidy;
 mod unknown_acquire;
 mod unknown_release;
 mod waiting;
+mod watch;
 mod wire;

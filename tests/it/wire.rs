@@ -1,1 +1,462 @@
-//! Under way.
+//! What goes over the wire: as much as is needed, and never what must not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{Client, Lease, Lock, Stats};
+use redis::Value;
+
+use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Server, logs, within};
+
+/// Both timeouts of the clients here: a test that lets one run out is still quick, and a busy
+/// machine keeps it.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
+
+pub(crate) fn client(url: &str) -> Client {
+    client_with(url, TIMEOUT)
+}
+
+/// A client with these timeouts, to connect and for a command.
+pub(crate) fn client_with(url: &str, timeout: Duration) -> Client {
+    let builder = Client::builder(url).connect_timeout(timeout);
+    builder.command_timeout(timeout).build().unwrap()
+}
+
+/// A lock for 30 s of a client of its own.
+pub(crate) fn lock(url: &str, key: &str) -> Lock {
+    client(url).lock(key).build().unwrap()
+}
+
+/// Takes a lock that is free.
+#[track_caller]
+pub(crate) fn take(lock: &Lock) -> Lease {
+    let lease = lock.try_acquire().unwrap();
+    lease.expect("the lock is free")
+}
+
+/// The records that were to be set, each time that one was: by `SET`, or by the script that takes
+/// a fenced lock.
+pub(crate) fn records_set(commands: &[Vec<String>]) -> Vec<String> {
+    let record = |words: &Vec<String>| match words[0].as_str() {
+        "SET" => Some(words[2].clone()),
+        // KEYS: the record and the counter. ARGV: the text, its ttl, the ttl of the counter.
+        "EVALSHA" | "EVAL" if words.len() == 8 => Some(words[5].clone()),
+        _ => None,
+    };
+    commands.iter().filter_map(record).collect()
+}
+
+/// The commands that [`records_set`] looks at.
+pub(crate) fn acquisition() -> Matcher {
+    Matcher::when(|words| !records_set(&[words.to_vec()]).is_empty())
+}
+
+/// No command deletes a key or sets its expiry unconditionally; only scripts do, after they have
+/// compared.
+#[track_caller]
+pub(crate) fn assert_nothing_unconditional(commands: &[Vec<String>]) {
+    for words in commands {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let is_known = match words[..] {
+            ["SET", _, _, "NX", "PX", ttl] => ttl.parse::<u64>().is_ok(),
+            ["EVALSHA" | "EVAL", ..] | ["SCRIPT", "LOAD", _] => true,
+            ["CLIENT", "INFO"] | ["INFO", "server"] | ["ROLE"] | ["HELLO"] | ["AUTH", ..] => true,
+            ["CLIENT", "KILL", "ID", _, "ADDR", _] => true,
+            _ => false,
+        };
+        assert!(is_known, "{words:?}");
+    }
+}
+
+const CYCLES: usize = 50;
+
+/// Fifty cycles on a fresh client, and everything that the server saw of them.
+fn fifty_cycles(url: &str, server: &Server) -> Vec<Vec<String>> {
+    let monitor = Monitor::on(server);
+    let lock = client(url).lock("order:1").label("night shift");
+    let lock = lock.ttl(Duration::from_millis(12_345)).build().unwrap();
+    for _ in 0..CYCLES {
+        let lease = take(&lock);
+        lease.check().unwrap();
+        lease.release().unwrap();
+    }
+    let of_scripts = monitor.commands_of_scripts();
+    assert_eq!(
+        of_scripts,
+        [["GET", "order:1"], ["DEL", "order:1"]].repeat(CYCLES)
+    );
+    monitor.commands()
+}
+
+fn assert_one_set_and_one_evalsha_per_cycle(commands: &[Vec<String>]) {
+    let first = commands.iter().position(|words| words[0] == "SET").unwrap();
+    let (handshake, cycles) = commands.split_at(first);
+    for words in handshake {
+        assert!(
+            matches!(words[0].as_str(), "CLIENT" | "INFO" | "SCRIPT"),
+            "{words:?}"
+        );
+    }
+    assert_eq!(cycles.len(), 2 * CYCLES, "{cycles:#?}");
+    for cycle in cycles.chunks(2) {
+        let [set, release] = cycle else {
+            panic!("a cycle is a pair")
+        };
+        let record = &set[2];
+        let (digits, label) = record.split_once(' ').unwrap();
+        assert!(digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_eq!(label, "night shift");
+        assert_eq!(*set, ["SET", "order:1", record, "NX", "PX", "12345"]);
+        let digest = &release[1];
+        assert_eq!(*release, ["EVALSHA", digest, "1", "order:1", record]);
+    }
+    let mut records = records_set(cycles);
+    records.sort_unstable();
+    records.dedup();
+    assert_eq!(records.len(), CYCLES, "a token of its own for each cycle");
+}
+
+#[test]
+fn a_cycle_is_one_set_and_one_evalsha_and_nothing_else_over_tcp() {
+    let server = Server::start();
+    // MONITOR hides administrative commands and the proxy hides none.
+    let proxy = Proxy::to(&server);
+    assert_one_set_and_one_evalsha_per_cycle(&fifty_cycles(&proxy.url(), &server));
+    assert_one_set_and_one_evalsha_per_cycle(&proxy.commands());
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[test]
+fn a_cycle_is_one_set_and_one_evalsha_and_nothing_else_over_a_unix_socket() {
+    let server = Server::start();
+    assert_one_set_and_one_evalsha_per_cycle(&fifty_cycles(&server.unix_url(), &server));
+}
+
+#[test]
+fn times_to_live_are_sent_in_whole_milliseconds() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let lock = client(&proxy.url()).lock("order:1").fenced();
+    let lock = lock.ttl(Duration::from_nanos(2_345_678_901_234));
+    let lease = take(&lock.build().unwrap());
+    lease.renew().unwrap();
+    let calls = proxy.commands();
+    let calls: Vec<_> = calls.iter().filter(|words| words[0] == "EVALSHA").collect();
+    let token = lease.token().expose();
+    let thirty_days = (30_u64 * 24 * 60 * 60 * 1000).to_string();
+    assert_eq!(
+        calls[0][2..],
+        [
+            "2",
+            "order:1",
+            "order:1:leasehold:fence",
+            token,
+            "2345678",
+            &thirty_days
+        ]
+    );
+    assert_eq!(calls[1][2..], ["1", "order:1", token, "2345678"]);
+}
+
+/// Every call that speaks to a server, with `before` ahead of each.
+fn every_call(url: &str, mut before: impl FnMut()) {
+    for fenced in [false, true] {
+        let client = client(url);
+        let lock = client.lock("order:1");
+        let lock = if fenced { lock.fenced() } else { lock };
+        let lock = lock.build().unwrap();
+        before();
+        let lease = take(&lock);
+        assert_eq!(lease.fence().is_some(), fenced);
+        before();
+        assert!(lock.try_acquire().unwrap().is_none());
+        before();
+        lease.renew().unwrap();
+        before();
+        lease.verify().unwrap();
+        before();
+        assert!(client.inspect("order:1").unwrap().is_some());
+        before();
+        client.ping().unwrap();
+        before();
+        lease.release().unwrap();
+        before();
+        assert!(client.inspect("order:1").unwrap().is_none());
+        let stats = client.stats();
+        assert_eq!((stats.unknown_resolved, stats.unknown_unresolved), (0, 0));
+        assert_eq!((stats.reconnects, stats.renewals_failed), (0, 0));
+    }
+}
+
+#[test]
+fn a_script_flush_between_any_two_calls_goes_unnoticed() {
+    let server = Server::start();
+    let monitor = Monitor::on(&server);
+    every_call(&server.url(), || {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+    });
+    assert!(0 < monitor.count("EVAL"), "the flushes were met");
+    assert_nothing_unconditional(&monitor.commands());
+    // Loaded again, not only evaluated: the next call is one command once more.
+    let lock = lock(&server.url(), "order:1");
+    take(&lock).release().unwrap();
+    server.cmd(&["SCRIPT", "FLUSH"]);
+    monitor.clear();
+    take(&lock).release().unwrap();
+    assert_eq!(
+        (monitor.count("EVAL"), monitor.count("SCRIPT LOAD")),
+        (1, 1)
+    );
+    monitor.clear();
+    take(&lock).release().unwrap();
+    assert_eq!((monitor.count("EVALSHA"), monitor.count("EVAL")), (1, 0));
+}
+
+#[test]
+fn a_user_without_rights_to_script_load_client_info_and_role_can_do_everything() {
+    let user = "user app on >secret ~order:* +set +eval +evalsha +get +del +pexpire +pttl +time";
+    let server = Server::with(&[user]);
+    every_call(&server.url_as("app", "secret"), || {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+    });
+}
+
+#[test]
+fn a_proxy_that_knows_neither_script_nor_client_goes_unnoticed() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let unknown = "-ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' \r\n";
+    let rule = proxy.answer(Matcher::any_of(&["SCRIPT", "CLIENT"]), unknown);
+    every_call(&proxy.url(), || {
+        server.cmd(&["SCRIPT", "FLUSH"]);
+    });
+    assert!(2 < rule.hits());
+}
+
+#[test]
+fn no_failure_makes_a_client_delete_or_prolong_unconditionally() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    proxy.drop_reply(Matcher::any_of(&["SET", "EVALSHA"]).nth(2));
+    proxy.reset_after(Matcher::any_of(&["SET", "EVALSHA"]).nth(5));
+    proxy.reset_before(Matcher::any_of(&["SET", "EVALSHA"]).nth(9));
+    proxy.answer(Matcher::evalsha().nth(4), "-BUSY later\r\n");
+    proxy.answer(Matcher::evalsha().nth(6), "-NOSCRIPT\r\n");
+    let lock = lock(&proxy.url(), "order:1");
+    for _ in 0..8 {
+        let lease = lock.acquire_timeout(PATIENCE).unwrap();
+        // Whatever comes of it: here only the words count.
+        let _ = lease.renew();
+        let _ = lease.release();
+        server.cmd(&["DEL", "order:1"]);
+    }
+    assert_nothing_unconditional(&proxy.commands());
+    assert!(8 <= proxy.count("SET") && 8 <= proxy.count("EVALSHA"));
+}
+
+#[test]
+fn a_panic_in_the_critical_section_releases_the_lock_and_aborts_nothing() {
+    let server = Server::start();
+    let lock = lock(&server.url(), "order:1");
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _lease = take(&lock);
+        panic!("on purpose, under the lock");
+    }));
+    assert!(caught.is_err());
+    assert_eq!(server.get("order:1"), None);
+    let elsewhere = lock.clone();
+    let thread = thread::spawn(move || {
+        let _lease = take(&elsewhere);
+        panic!("on purpose, in a thread");
+    });
+    assert!(thread.join().is_err());
+    assert_eq!(server.get("order:1"), None);
+    take(&lock).release().unwrap();
+}
+
+#[test]
+fn a_panic_while_the_server_is_gone_aborts_nothing_either() {
+    let server = Server::start();
+    let mark = logs::mark();
+    let key = "order:panic-without-server";
+    let lock = lock(&server.url(), key);
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let _lease = take(&lock);
+        server.kill();
+        panic!("on purpose, under the lock");
+    }));
+    assert!(caught.is_err());
+    assert!(logs::any_containing(mark, key), "what drop cannot return");
+}
+
+#[test]
+fn a_record_of_the_documented_pattern_is_respected_and_so_is_ours() {
+    let server = Server::start();
+    let lock = lock(&server.url(), "order:1");
+    let foreign = ["SET", "order:1", "5e1f a uuid", "NX", "PX", "60000"];
+    let compare_and_delete = "if redis.call('get', KEYS[1]) == ARGV[1] then \
+                              return redis.call('del', KEYS[1]) else return 0 end";
+    let delete = ["EVAL", compare_and_delete, "1", "order:1", foreign[2]];
+
+    server.cmd(&foreign);
+    assert!(lock.try_acquire().unwrap().is_none());
+    let timeout = lock.acquire_timeout(Duration::from_millis(30)).unwrap_err();
+    assert!(timeout.is_timeout(), "{timeout:?}");
+    assert_eq!(server.get("order:1").as_deref(), Some(foreign[2]));
+    assert_eq!(server.cmd(&delete), Value::Int(1));
+
+    let lease = take(&lock);
+    assert_eq!(server.cmd(&foreign), Value::Nil);
+    assert_eq!(server.cmd(&delete), Value::Int(0));
+    assert_eq!(
+        server.get("order:1").as_deref(),
+        Some(lease.token().expose())
+    );
+    lease.release().unwrap();
+    assert_eq!(server.cmd(&foreign), Value::Okay);
+}
+
+#[test]
+fn inspect_tells_who_holds_a_lock_and_for_how_long() {
+    let server = Server::start();
+    let client = client(&server.url());
+    assert_eq!(client.inspect("order:1").unwrap(), None);
+
+    let lock = client.lock("order:1").label("night shift").build().unwrap();
+    let lease = take(&lock);
+    let holder = client.inspect("order:1").unwrap().unwrap();
+    assert_eq!(holder.fingerprint(), lease.token().fingerprint());
+    assert_eq!(holder.label(), Some("night shift"));
+    let remaining = holder.remaining().unwrap();
+    assert!(remaining <= Duration::from_secs(30) && Duration::from_secs(20) < remaining);
+    lease.release().unwrap();
+
+    server.cmd(&["SET", "order:2", "somebody else's"]);
+    let holder = client.inspect("order:2").unwrap().unwrap();
+    assert_eq!((holder.label(), holder.remaining()), (None, None));
+    server.cmd(&["RPUSH", "order:3", "a list"]);
+    assert!(client.inspect("order:3").unwrap_err().is_wrong_type());
+    assert!(client.inspect("").unwrap_err().is_config());
+}
+
+#[test]
+fn ping_is_one_command_that_rights_for_locks_allow() {
+    let server = Server::with(&["user app on >secret ~order:* +set"]);
+    let client = client(&server.url_as("app", "secret"));
+    let monitor = Monitor::on(&server);
+    client.ping().unwrap();
+    monitor.clear();
+    let took = client.ping().unwrap();
+    assert!(!took.is_zero() && took < TIMEOUT);
+    assert_eq!(monitor.commands(), [["HELLO"]]);
+}
+
+#[test]
+fn a_question_to_a_silent_server_is_unavailable_within_both_timeouts() {
+    let server = Server::start();
+    for link_is_open in [true, false] {
+        for ask in [
+            |client: &Client| client.inspect("order:1").map(drop),
+            |client: &Client| client.ping().map(drop),
+        ] {
+            let proxy = Proxy::to(&server);
+            let client = client_with(&proxy.url(), TIMEOUT / 5);
+            if link_is_open {
+                client.ping().unwrap();
+            }
+            proxy.swallow_everything();
+            let error = within(TIMEOUT / 5 * 2 + TIMEOUT, move || ask(&client)).unwrap_err();
+            assert!(error.is_unavailable(), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn stats_add_up() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let client = client(&proxy.url());
+    assert_eq!(client.stats(), Stats::default());
+    let lock = client.lock("order:1").build().unwrap();
+
+    let lease = take(&lock);
+    assert!(lock.try_acquire().unwrap().is_none());
+    assert!(lock.acquire_timeout(Duration::ZERO).is_err());
+    lease.renew().unwrap();
+    lease.release().unwrap();
+    let stats = client.clone().stats();
+    assert_eq!((stats.acquired, stats.released, stats.lost), (1, 1, 0));
+    assert_eq!((stats.contended, stats.timed_out), (2, 1));
+    assert_eq!((stats.renewals_ok, stats.renewals_failed), (1, 0));
+    let margin = stats.smallest_margin.unwrap();
+    assert!(margin < Duration::from_secs(30) && Duration::from_secs(15) < margin);
+    assert_eq!((stats.unknown_resolved, stats.reconnects), (0, 0));
+
+    let lease = take(&lock);
+    server.cmd(&["DEL", "order:1"]);
+    assert!(lease.renew().unwrap_err().is_lost());
+    assert!(lease.release().unwrap_err().is_lost());
+    let stats = client.stats();
+    assert_eq!((stats.acquired, stats.released, stats.lost), (2, 1, 1));
+    assert_eq!((stats.renewals_ok, stats.renewals_failed), (1, 1));
+
+    proxy.drop_reply(Matcher::command("SET").once());
+    take(&lock).release().unwrap();
+    let stats = client.stats();
+    assert_eq!((stats.acquired, stats.released, stats.lost), (3, 2, 1));
+    assert_eq!((stats.unknown_resolved, stats.unknown_unresolved), (1, 0));
+    assert_eq!(stats.reconnects, 1);
+
+    proxy.refuse_connections();
+    proxy.swallow("SET");
+    assert!(lock.try_acquire().unwrap_err().is_unknown());
+    let stats = client.stats();
+    assert_eq!((stats.acquired, stats.unknown_unresolved), (3, 1));
+}
+
+#[test]
+fn a_cycle_allocates_at_most_four_times_however_many_leases_live() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let lock = client.lock("order:1").build().unwrap();
+    let hundred_cycles = || {
+        for _ in 0..100 {
+            take(&lock).release().unwrap();
+        }
+    };
+    hundred_cycles();
+    let alone = allocation_counter::measure(hundred_cycles);
+    assert!(alone.count_total <= 400, "{alone:?}");
+    assert_eq!(alone.count_current, 0, "{alone:?}");
+    let crowd: Vec<Lease> = (0..500)
+        .map(|n| take(&client.lock(format!("crowd:{n}")).build().unwrap()))
+        .collect();
+    let crowded = allocation_counter::measure(hundred_cycles);
+    assert!(crowded.count_total <= alone.count_total, "{crowded:?}");
+    drop(crowd);
+}
+
+#[test]
+fn a_cycle_allocates_at_most_four_times_while_threads_queue_for_a_link() {
+    const EACH: u64 = 300;
+    let server = Server::start();
+    let client = Client::builder(&server.url());
+    let client = client.max_links(1).build().unwrap();
+    let cycles = |key: &str| {
+        let lock = client.lock(key).build().unwrap();
+        allocation_counter::measure(|| (0..EACH).for_each(|_| take(&lock).release().unwrap()))
+    };
+    let crowd = || {
+        thread::scope(|scope| {
+            let cycles = &cycles;
+            let threads = ["a", "b", "c", "d"].map(|key| scope.spawn(move || cycles(key)));
+            threads.map(|thread| thread.join().unwrap())
+        })
+    };
+    // The queue itself grows once.
+    crowd();
+    for counted in crowd() {
+        assert!(counted.count_total <= 4 * EACH, "{counted:?}");
+    }
+}

@@ -21,6 +21,9 @@ impl Verbs for NoServer {
     fn acquire(&self, _: Target<'_>, _: Bound) -> Result<Acquired, Fault> {
         unreachable!("a record does not acquire")
     }
+    fn adopt(&self, _: Target<'_>, _: &Token, _: Bound) -> Result<Acquired, Fault> {
+        unreachable!("a record does not adopt")
+    }
     fn renew(&self, _: Target<'_>, _: Option<&Broken>, _: Bound) -> Result<Answer, Fault> {
         unreachable!("a record does not renew")
     }

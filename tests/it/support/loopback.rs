@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr};
 use rustix::net::{Shutdown, connect_unspec, shutdown};
 
 /// A listener on a free port that stays free when the listener is closed: it lies below the range
@@ -70,6 +70,25 @@ impl Acceptor {
             thread,
         }
     }
+}
+
+impl Acceptor {
+    /// From now on the system refuses connections. The port stays taken: on a free one the server
+    /// of another test might answer where nobody is to be. [`listen_again`] undoes it.
+    pub fn refuse(self) -> TcpListener {
+        let listener = Arc::clone(&self.listener);
+        // Sockets that all allow it may share an address as long as none of them listens.
+        set_socket_reuseaddr(&*listener, false).expect("an option of a socket");
+        drop(self);
+        Arc::into_inner(listener).expect("its thread has ended")
+    }
+}
+
+/// Lets connections come in again.
+pub fn listen_again(listener: &TcpListener) {
+    // The connections of before still have the address.
+    set_socket_reuseaddr(listener, true).expect("an option of a socket");
+    rustix::net::listen(listener, 128).expect("the port has been kept");
 }
 
 impl Drop for Acceptor {

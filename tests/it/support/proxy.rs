@@ -37,6 +37,8 @@ pub struct Proxy {
     /// What stands before the address in a URL.
     credentials: String,
     acceptor: Mutex<Option<Acceptor>>,
+    /// Keeps the port while connections to it are refused.
+    refusing: Mutex<Option<TcpListener>>,
 }
 
 impl Proxy {
@@ -51,6 +53,7 @@ impl Proxy {
                 .map(|word| format!(":{word}@"))
                 .unwrap_or_default(),
             acceptor: Mutex::new(None),
+            refusing: Mutex::new(None),
         };
         proxy.accept(listener);
         proxy
@@ -129,7 +132,10 @@ impl Proxy {
 
     /// New connections are refused by the system; the open ones live on.
     pub fn refuse_connections(&self) {
-        self.acceptor.lock().take();
+        let acceptor = self.acceptor.lock().take();
+        if let Some(acceptor) = acceptor {
+            *self.refusing.lock() = Some(acceptor.refuse());
+        }
     }
 
     /// RST to every client that is connected now.
@@ -170,8 +176,10 @@ impl Proxy {
             state.pace = Default::default();
             state.silent = false;
         });
-        if self.acceptor.lock().is_none() {
-            self.accept(TcpListener::bind(self.address).expect("the proxy's port is free again"));
+        let refusing = self.refusing.lock().take();
+        if let Some(listener) = refusing {
+            loopback::listen_again(&listener);
+            self.accept(listener);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The network that fails on demand.
 
 use std::io::{ErrorKind, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::{A_MOMENT, Plain};
@@ -222,6 +222,8 @@ fn connections_are_refused_until_the_proxy_heals() {
     proxy.refuse_connections();
     let refusal = TcpStream::connect(proxy.addr()).expect_err("refused");
     assert_eq!(refusal.kind(), ErrorKind::ConnectionRefused);
+    let taken = TcpListener::bind(proxy.addr()).expect_err("it stays the proxy's");
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
     assert_eq!(open.call(&["PING"]), "+PONG\r\n", "the open one lives on");
     proxy.heal();
     assert_eq!(Plain::to(proxy.addr()).call(&["PING"]), "+PONG\r\n");

@@ -1,0 +1,36 @@
+-- Hands a lock on: replaces the record by one with a fresh token, if it is still the one
+-- that was given away. Of several adopters one wins. `fence.lua` stands in front of it.
+--
+-- KEYS[1]  the lock record
+-- KEYS[2]  the fence counter; passed only if a fence is to be drawn
+-- ARGV[1]  the whole record that was given away
+-- ARGV[2]  the record to write: the fresh token, and the label if any
+-- ARGV[3]  time to live of the record, in whole milliseconds
+-- ARGV[4]  time to live of the counter, in whole milliseconds
+--
+-- Returns   1  adopted (with KEYS[2]: the fence, above 0)
+--           0  there is no record
+--          -1  the record is another's, and stands untouched
+--          -2  the counter stands at the largest number that still grows exactly
+--          -3  the counter holds something that is not a number
+local record = redis.call('GET', KEYS[1])
+if not record then
+    return 0
+end
+if record ~= ARGV[1] then
+    return -1
+end
+if not KEYS[2] then
+    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+    return 1
+end
+local fence = draw_fence(KEYS[2], ARGV[4])
+if type(fence) == 'table' or fence < 0 then
+    return fence
+end
+-- From here on nothing may raise: what was written is not rolled back.
+local written = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+if type(written) == 'table' and written.err then
+    return written
+end
+return fence
