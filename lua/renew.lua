@@ -26,7 +26,11 @@ if record ~= ARGV[1] then
 end
 local fence = false
 if KEYS[2] then
-    fence = redis.call('GET', KEYS[2])
+    fence = redis.pcall('GET', KEYS[2])
+    if type(fence) == 'table' then
+        -- A counter of another type is a counter that is gone, not a lock of another type.
+        fence = false
+    end
 end
 local expiry = ARGV[2]
 local left = redis.call('PTTL', KEYS[1])

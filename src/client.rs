@@ -1,6 +1,7 @@
 //! The client: a server, the links to it, and what they have in common.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// # Links
 ///
 /// Links are opened when they are needed, at most [`max_links`](ClientBuilder::max_links),
-/// and a thread that finds none free waits its turn. A link is dropped at its first failure
+/// and a thread that finds none free waits its turn, for at most the command timeout at a
+/// time (a single try is then [`is_unavailable`](Error::is_unavailable), a wait goes on). A
+/// link is dropped at its first failure
 /// and after 30 s without use. Nothing is sent over a link but what a caller asked for:
 /// there is no health check.
 ///
@@ -75,8 +78,21 @@ impl Client {
     }
 
     /// What stands at `key` right now: who holds the lock and for how long, or `None` if it
-    /// is free. One round trip. An answer counts only from a primary, unless the user has no
-    /// right to `ROLE`.
+    /// is free. One round trip, within the connect timeout and the command timeout. An answer
+    /// counts only from a primary, unless the user has no right to `ROLE`.
+    ///
+    /// # Example: who is it?
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::open("redis://127.0.0.1:6379")?;
+    /// match client.inspect("order:123")? {
+    ///     Some(holder) => println!("{:?}, for {:?}", holder.label(), holder.remaining()),
+    ///     None => println!("nobody"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -105,8 +121,8 @@ impl Client {
         }))
     }
 
-    /// One round trip, and how long it took. It uses `HELLO`, which every user may send,
-    /// unlike `PING`.
+    /// One round trip, and how long it took, within the connect timeout and the command
+    /// timeout. It uses `HELLO`, which every user may send, unlike `PING`.
     ///
     /// # Errors
     ///
@@ -140,6 +156,10 @@ impl Client {
         Bound::by(self.base.clock.now().plus(end))
     }
 }
+
+/// Its links are each one caller's at a time, and one that unwinds gives its up.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 /// The error of a command that only asks: one that went unanswered has changed nothing.
 fn error(action: Action, key: Option<&Arc<str>>, fault: Fault) -> Error {

@@ -1,6 +1,7 @@
 //! The guard of a held lock, and its view for other threads.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub enum LeaseState {
     Danger,
     /// It does not hold any more, and never will again.
     Lost,
-    /// It has been given back.
+    /// It has been given back, or its token given away.
     Released,
 }
 
@@ -32,6 +33,7 @@ pub enum LeaseState {
 ///
 /// `let _ = lock.acquire()?;` drops the lease at once, and the work behind it runs without
 /// a lock. Bind it to a name: `let lease = …` or `let _lease = …`.
+/// `#![deny(let_underscore_drop)]` makes the compiler refuse it.
 ///
 /// # Dropping
 ///
@@ -113,6 +115,21 @@ impl Lease {
 
     /// Makes sure that at least `span` is left, renewing now if need be.
     ///
+    /// # Example: enough time for each step
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # let lock = leasehold::Client::open("redis://127.0.0.1:6379")?.lock("job").build()?;
+    /// let lease = lock.acquire()?;
+    /// for step in 1..=10 {
+    ///     lease.ensure(Duration::from_secs(15))?;      // asks the server only if need be
+    ///     println!("step {step}, which takes 10 s");
+    /// }
+    /// # lease.release()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) if no lease of this ttl is ever valid for that long;
@@ -152,15 +169,17 @@ impl Lease {
     ///
     /// [`is_lost`](Error::is_lost) if the lease is over, or if the server says that the
     /// record is not ours (the lease is lost from then on);
-    /// [`is_unavailable`](Error::is_unavailable), [`is_unknown`](Error::is_unknown) or
-    /// [`is_refused`](Error::is_refused) if there was no confirmation: the lease stands as
-    /// it was.
+    /// [`is_unknown`](Error::is_unknown) if an attempt was sent and not answered,
+    /// [`is_unavailable`](Error::is_unavailable) if none was run,
+    /// [`is_refused`](Error::is_refused) if the server will not: the lease stands as it was.
     pub fn renew(&self) -> Result<(), Error> {
         keep::renew(&self.record)
     }
 
     /// Asks the server whether the record is still ours. One round trip; it lengthens
     /// nothing.
+    ///
+    /// It takes at most the connect timeout and the command timeout.
     ///
     /// For where no clock of one's own can be trusted: after a restored virtual machine, or
     /// a sleep outside Linux. An answer counts only from a primary. Where the user has no
@@ -185,9 +204,17 @@ impl Lease {
 
     /// Gives the token away and does not release: the record stands until its ttl is over, or
     /// until somebody [adopts](crate::Lock::adopt) it. No I/O.
+    ///
+    /// For this lease's watches it is over: their [`check`](LeaseWatch::check) is an error from
+    /// here on. Stop the workers before you detach.
     #[must_use = "without its token nobody can release the lock"]
     pub fn detach(mut self) -> Token {
         self.released = true;
+        // The child of a fork gives away nothing of its parent's, and must not touch a mutex
+        // that may be held there for ever.
+        if !self.record.site.origin.is_elsewhere() {
+            self.record.give_away(self.record.site.clock.now());
+        }
         self.record.token.clone()
     }
 
@@ -223,6 +250,10 @@ impl Lease {
         keep::release(&self.record)
     }
 }
+
+/// Its state is one atomic word: a panic leaves nothing half done.
+impl UnwindSafe for Lease {}
+impl RefUnwindSafe for Lease {}
 
 impl Drop for Lease {
     fn drop(&mut self) {
@@ -313,11 +344,16 @@ impl LeaseWatch {
     ///
     /// # Errors
     ///
-    /// As [`Lease::check`]; [`is_lost`](Error::is_lost) too once the lease is released.
+    /// As [`Lease::check`]; [`is_lost`](Error::is_lost) too once the lease is released or its
+    /// token given away, and the message says so.
     pub fn check(&self) -> Result<(), Error> {
         self.record.check()
     }
 }
+
+/// As for [`Lease`].
+impl UnwindSafe for LeaseWatch {}
+impl RefUnwindSafe for LeaseWatch {}
 
 impl fmt::Debug for LeaseWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -333,7 +369,7 @@ fn state(record: &Record) -> LeaseState {
         Standing::Held { .. } => LeaseState::Held,
         Standing::Danger { .. } => LeaseState::Danger,
         Standing::Lost(_) => LeaseState::Lost,
-        Standing::Released => LeaseState::Released,
+        Standing::Released(_) => LeaseState::Released,
     }
 }
 
@@ -343,7 +379,7 @@ fn remaining(record: &Record) -> Duration {
     }
     match record.standing(record.site.clock.now()) {
         Standing::Held { remaining } | Standing::Danger { remaining } => remaining,
-        Standing::Lost(_) | Standing::Released => Duration::ZERO,
+        Standing::Lost(_) | Standing::Released(_) => Duration::ZERO,
     }
 }
 

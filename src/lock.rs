@@ -1,6 +1,7 @@
 //! A lock: a name on a server plus options. It holds nothing by itself.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -158,6 +159,10 @@ impl LockBuilder {
     }
 }
 
+/// As for [`Lock`].
+impl UnwindSafe for LockBuilder {}
+impl RefUnwindSafe for LockBuilder {}
+
 impl fmt::Debug for LockBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockBuilder")
@@ -183,6 +188,20 @@ impl fmt::Debug for LockBuilder {
 /// | [`acquire_timeout`](Self::acquire_timeout), [`acquire_deadline`](Self::acquire_deadline) | waits until its budget ends | waits until its budget ends |
 /// | [`acquire_cancellable`](Self::acquire_cancellable) | as `acquire` or `acquire_deadline`, until cancelled | the same |
 ///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::open("redis://127.0.0.1:6379")?;
+/// let lock = client.lock("report:2026-12-01").build()?;
+/// if let Some(lease) = lock.try_acquire()? {
+///     // … nobody else makes this report now …
+///     lease.release()?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
 /// In this version a waiter polls with jittered pauses that double from 2 ms to 50 ms: no
 /// order among waiters is promised.
 #[derive(Clone)]
@@ -197,7 +216,9 @@ impl Lock {
         self.site.key()
     }
 
-    /// Makes one attempt. `None` if another holds the lock: that is a value, not an error.
+    /// Makes one attempt. `None` if another holds the lock: that is a value, not an error. A
+    /// key that holds a list, say, is `None` too; [`Client::inspect`](crate::Client::inspect)
+    /// tells.
     ///
     /// One command on an open link. Where its reply is lost, the outcome is settled: the old
     /// connection is fenced off and the server is asked with the token. All of that takes at
@@ -259,7 +280,8 @@ impl Lock {
     ///
     /// A cancelled wait ends within one command timeout: to that end every step of it, the
     /// opening of a link included, takes no longer. If its command had just taken the lock,
-    /// the lock is given back first.
+    /// the lock is given back first, which on a slow server takes a second one: leaving no
+    /// record behind comes before the time.
     ///
     /// # Errors
     ///
@@ -335,6 +357,10 @@ impl Lock {
         Ok(acquire::acquire(&self.site, patience, canceller)?.map(Lease::new))
     }
 }
+
+/// A name and options, which do not change.
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,8 +6,8 @@ use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::Cause;
-use crate::keep::{Record, Site, Standing, release};
-use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
+use crate::keep::{Record, Site, Standing, release_within};
+use crate::server::{Acquired, Bound, Broken, Class, Fault, NO_TURN, Owner};
 use crate::token::Token;
 
 /// What came of an attempt. A token that is given back may be sent again; one that is not
@@ -21,6 +21,11 @@ pub(super) enum Attempt {
     NotNow {
         cause: Cause,
         token: Option<Token>,
+    },
+    /// There was no turn at the links: nothing has been sent, and nothing is wrong.
+    NoTurn {
+        token: Token,
+        cause: Cause,
     },
     /// It has not been taken, and another try will not help.
     Never(Fault),
@@ -57,12 +62,22 @@ pub(super) fn attempt(
             Way::From(given) => site.server.adopt(target, given, bound),
         };
         let fault = match answer {
-            Ok(Acquired::Taken { sent, fence }) => return accept(site, token, sent, fence, 0),
+            Ok(Acquired::Taken { sent, fence }) => {
+                return accept(site, token, sent, fence, 0, limits);
+            }
             Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
             Err(fault) => fault,
         };
         match fault.class {
-            Class::NotSent if fault.command != "connect" && !reconnected => reconnected = true,
+            Class::NotSent if fault.command == NO_TURN => {
+                let cause = fault.cause;
+                return Attempt::NoTurn { token, cause };
+            }
+            Class::NotSent
+                if fault.command != "connect" && !reconnected && !limits.is_cancelled() =>
+            {
+                reconnected = true;
+            }
             Class::NotSent | Class::NotRun => {
                 let cause = fault.cause;
                 return Attempt::NotNow {
@@ -95,15 +110,16 @@ fn settle(
     };
     let mut pauses = Backoff::OUTAGE.pauses();
     let mut next = site.clock.now();
+    let until = limits.settle_until(next);
     // Renewals of this settling that went unanswered themselves. They need no barrier, since
     // a late one creates nothing, but they may lengthen the record.
     let mut unanswered = 0;
-    while limits.allows(next) {
+    while next < until && !limits.is_cancelled() {
         limits.rest(next);
         match resolve(site, &token, &broken, limits.step()) {
             Ok(Resolved::Ours { sent, fence }) => {
                 site.counters.unknown_resolved.add_one();
-                return accept(site, token, sent, fence, unanswered);
+                return accept(site, token, sent, fence, unanswered, limits);
             }
             Ok(Resolved::NotOurs { owner }) => {
                 site.counters.unknown_resolved.add_one();
@@ -155,7 +171,7 @@ fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
     log::warn!(
         target: "leasehold::acquire",
         "a command to acquire `{}` was sent and its outcome is not known: {cause}",
-        site.key()
+        site.key().escape_debug()
     );
     Attempt::Unknown { cause, reached }
 }
@@ -168,6 +184,7 @@ fn accept(
     sent: Time,
     fence: Option<u64>,
     unanswered: u32,
+    limits: &Limits<'_>,
 ) -> Attempt {
     let now = site.clock.now();
     let record = Record::new(site, token, fence, sent, now);
@@ -179,12 +196,12 @@ fn accept(
             left: remaining,
             danger: site.terms.danger(),
         },
-        Standing::Lost(_) | Standing::Released => Cause::TooLate {
+        Standing::Lost(_) | Standing::Released(_) => Cause::TooLate {
             left: std::time::Duration::ZERO,
             danger: site.terms.danger(),
         },
     };
-    if let Err(error) = release(&record) {
+    if let Err(error) = release_within(&record, limits.left()) {
         log::warn!(target: "leasehold::acquire", "giving back what came too late: {error}");
     }
     Attempt::NotNow { cause, token: None }

@@ -1,5 +1,6 @@
 //! Ending a wait from another thread.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,6 +33,10 @@ struct Shared {
     mutex: Mutex<()>,
     changed: Condvar,
 }
+
+/// It is one flag: a panic leaves nothing half done.
+impl UnwindSafe for Canceller {}
+impl RefUnwindSafe for Canceller {}
 
 impl Canceller {
     /// A canceller that has not been used.

@@ -1,5 +1,7 @@
 //! How long a call that takes a lock may go on, and through what.
 
+use std::time::Duration;
+
 use super::canceller::Canceller;
 use crate::backoff::pause;
 use crate::clock::Time;
@@ -26,7 +28,6 @@ pub(super) struct Limits<'a> {
     pub(super) begun: Time,
     /// When the attempt that is under way began.
     attempt_begun: Time,
-    is_first: bool,
 }
 
 impl<'a> Limits<'a> {
@@ -42,13 +43,11 @@ impl<'a> Limits<'a> {
             canceller,
             begun,
             attempt_begun: begun,
-            is_first: true,
         }
     }
 
     pub(super) fn next_attempt(&mut self) {
         self.attempt_begun = self.base.clock.now();
-        self.is_first = false;
     }
 
     /// The bound of the next step: one command, with the link it needs.
@@ -58,29 +57,46 @@ impl<'a> Limits<'a> {
             // A step cannot be cancelled, only what comes after it; so that a cancelled
             // wait ends within one command timeout, no step takes longer.
             let now = self.base.clock.now();
-            return Bound::by(now.plus(command).min(self.begin().plus(command)).max(now));
+            return Bound::by(now.plus(command).min(self.end()).max(now));
         }
-        let begin = self.begin();
-        let end = begin.plus(command);
-        // The first attempt is made in any case, with whatever link it can get by the time
-        // that the last reply would have to be in.
-        let begin = if self.is_first { end } else { begin };
-        Bound { begin, end }
+        match self.patience {
+            // A turn at the links may take its time; link and command have their timeouts.
+            Patience::WhileHeld => Bound::by(Time::MAX),
+            Patience::Once | Patience::Until(_) => Bound {
+                begin: self.begin(),
+                end: self.end(),
+            },
+        }
     }
 
     /// When the last step of this attempt may begin.
     fn begin(&self) -> Time {
         match self.patience {
             Patience::Until(budget) => budget.max(self.attempt_begun),
-            Patience::Once | Patience::WhileHeld => {
-                self.attempt_begun.plus(self.base.attempt_span())
-            }
+            Patience::Once => self.attempt_begun.plus(self.base.attempt_span()),
+            Patience::WhileHeld => Time::MAX,
         }
     }
 
-    /// Whether a lost reply may be settled further: a step that begins at `next` fits.
-    pub(super) fn allows(&self, next: Time) -> bool {
-        next < self.begin() && !self.is_cancelled()
+    /// When the last reply has to be in.
+    fn end(&self) -> Time {
+        self.begin().plus(self.base.timeouts.command)
+    }
+
+    /// How long a lost reply that is found at `now` may be settled for.
+    pub(super) fn settle_until(&self, now: Time) -> Time {
+        match self.patience {
+            Patience::WhileHeld => now.plus(self.base.attempt_span()),
+            Patience::Until(_) | Patience::Once => self.begin(),
+        }
+    }
+
+    /// What is left for giving back a lock that cannot be used.
+    pub(super) fn left(&self) -> Duration {
+        match self.patience {
+            Patience::WhileHeld => Duration::MAX,
+            Patience::Until(_) | Patience::Once => self.end().since(self.base.clock.now()),
+        }
     }
 
     /// Whether this call goes on while no server is in reach.

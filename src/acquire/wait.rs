@@ -83,7 +83,7 @@ impl Waiter<'_> {
             let token = match spare.take() {
                 Some(token) => token,
                 None => Token::fresh(self.site.label.as_deref())
-                    .map_err(|cause| self.site.unavailable(Action::Acquire, cause))?,
+                    .map_err(|cause| self.site.unavailable(self.action(), cause))?,
             };
             let obstacle = match attempt(self.site, token, self.way, &self.limits) {
                 Attempt::Taken(record) => return self.taken(record),
@@ -110,8 +110,19 @@ impl Waiter<'_> {
                     }
                     Obstacle::Away(cause)
                 }
+                Attempt::NoTurn { token, cause } => {
+                    spare = Some(token);
+                    if self.limits.is_once() {
+                        return Err(self.end(Obstacle::Away(cause)));
+                    }
+                    if !self.limits.is_over() {
+                        self.limits.next_attempt();
+                        continue;
+                    }
+                    Obstacle::Away(cause)
+                }
                 Attempt::Never(fault) => {
-                    return Err(self.site.error(Action::Acquire, fault));
+                    return Err(self.site.error(self.action(), fault));
                 }
                 Attempt::Unknown { cause, reached } => {
                     self.unsettled = Some(cause);
@@ -123,6 +134,9 @@ impl Waiter<'_> {
                     Obstacle::Held
                 }
             };
+            if self.limits.is_cancelled() {
+                return self.cancelled();
+            }
             self.limits.next_attempt();
             let pause = match &obstacle {
                 Obstacle::Held => self.between_looks(&mut held)?,
@@ -155,7 +169,7 @@ impl Waiter<'_> {
             },
             Ok((None, _)) => Ok(Duration::ZERO),
             Err(fault) if fault.class == Class::WrongType => {
-                Err(self.site.error(Action::Acquire, fault))
+                Err(self.site.error(self.action(), fault))
             }
             // Looking is a courtesy; the next try will tell what is wrong.
             Err(_) => Ok(pause),
@@ -168,8 +182,15 @@ impl Waiter<'_> {
             log::warn!(
                 target: "leasehold::acquire",
                 "`{}` is held by a record without an expiry: it will not come free by itself",
-                self.site.key()
+                self.site.key().escape_debug()
             );
+        }
+    }
+
+    const fn action(&self) -> Action {
+        match self.way {
+            Way::Free => Action::Acquire,
+            Way::From(_) => Action::Adopt,
         }
     }
 
@@ -204,13 +225,13 @@ impl Waiter<'_> {
                 };
                 Error::new(kind, None)
             }
-            Obstacle::Away(cause) => self.site.unavailable(Action::Acquire, cause),
+            Obstacle::Away(cause) => self.site.unavailable(self.action(), cause),
         }
     }
 
     fn unknown(&self, cause: Cause) -> Error {
         let kind = Kind::Unknown {
-            action: Action::Acquire,
+            action: self.action(),
             key: Arc::clone(self.site.key()),
             until: None,
         };

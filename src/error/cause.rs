@@ -22,9 +22,16 @@ pub(crate) enum Cause {
         after: Duration,
     },
     /// The server answered with an error.
-    Reply { command: &'static str, text: String },
+    Reply {
+        command: &'static str,
+        server: String,
+        text: String,
+    },
     /// Bytes that are no reply, or a reply of a kind that the command cannot have.
-    Garbage { command: &'static str },
+    Garbage {
+        command: &'static str,
+        server: String,
+    },
     /// The server is a replica: what it says of a lock proves nothing.
     Replica { server: String },
     /// The role of the server could not be learned, so that its answer proves nothing.
@@ -47,10 +54,15 @@ impl fmt::Display for Cause {
                 server,
                 after,
             } => write!(f, "timed out after {after:?} {doing} `{server}`"),
-            Self::Reply { command, text } => write!(f, "{command} was answered `{text}`"),
-            Self::Garbage { command } => {
-                write!(f, "the reply to {command} is not one that Redis gives")
-            }
+            Self::Reply {
+                command,
+                server,
+                text,
+            } => write!(f, "`{server}` answered {command} with `{text}`"),
+            Self::Garbage { command, server } => write!(
+                f,
+                "the reply of `{server}` to {command} is not one that Redis gives"
+            ),
             Self::Replica { server } => write!(f, "`{server}` is a replica"),
             Self::RoleUntold => f.write_str(
                 "the server does not tell whether it is a primary; the right `+role` is missing",

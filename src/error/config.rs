@@ -49,6 +49,10 @@ pub(crate) enum Config {
         danger: Duration,
         ttl: Duration,
     },
+    NoRoomForRenewal {
+        danger: Duration,
+        ttl: Duration,
+    },
     MaxHoldTooShort {
         max_hold: Duration,
         danger: Duration,
@@ -75,6 +79,10 @@ impl fmt::Display for Config {
                  and, after a space, a label"
             ),
             Self::Url { why } => write!(f, "the server's URL cannot be used: {why}"),
+            Self::Scheme { scheme } if scheme == "rediss" || scheme == "valkeys" => write!(
+                f,
+                "the URL scheme `{scheme}` asks for TLS, which this version does not speak"
+            ),
             Self::Scheme { scheme } => write!(
                 f,
                 "the URL scheme `{scheme}` is not spoken here; use redis://, redis+unix:// \
@@ -122,6 +130,11 @@ impl fmt::Display for Config {
                 f,
                 "renew_every {renew_every:?} is above {most:?}: with ttl {ttl:?} and danger \
                  {danger:?} two attempts would not fit before the danger zone"
+            ),
+            Self::NoRoomForRenewal { danger, ttl } => write!(
+                f,
+                "danger {danger:?} leaves no room for renewal with ttl {ttl:?}: make it shorter, \
+                 or say `without_renewal`"
             ),
             Self::MaxHoldTooShort { max_hold, danger } => write!(
                 f,

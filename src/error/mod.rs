@@ -5,6 +5,7 @@ mod config;
 
 use std::error;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,6 +93,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Acquire,
+    Adopt,
     Renew,
     Release,
     Read,
@@ -105,6 +107,9 @@ pub(crate) enum LostBy {
     TakenOver,
     Vanished,
     MaxHold,
+    /// Not a loss in the holder's eyes, but one in those of whoever still watches.
+    Released,
+    GivenAway,
 }
 
 impl Error {
@@ -130,6 +135,12 @@ impl Error {
 
     /// A command was sent whole, no reply came, and what it did could not be settled in
     /// the time given.
+    ///
+    /// After an acquisition: treat the lock as not yours. A record may stand for up to a ttl
+    /// from when the command lands; to wait it out, call
+    /// [`acquire_timeout`](crate::Lock::acquire_timeout) with more than a ttl. After a
+    /// release: your work is done, and the lock comes free by itself at
+    /// [`may_hold_until`](Self::may_hold_until) at the latest.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self.inner.kind, Kind::Unknown { .. })
@@ -143,7 +154,9 @@ impl Error {
     }
 
     /// The lease is over: its deadline has passed, the server proved that the record is no
-    /// longer ours, or the lease was inherited through a fork.
+    /// longer ours, or the lease was inherited through a fork. For a
+    /// [`LeaseWatch`](crate::LeaseWatch) also if the lease was released or its token given
+    /// away; the message tells which.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(
@@ -227,6 +240,10 @@ impl fmt::Debug for Error {
     }
 }
 
+/// What an error holds does not change any more: nobody can see it half done.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
+
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.inner
@@ -245,12 +262,15 @@ impl fmt::Display for Error {
             }
             Kind::Forked { key: Some(key) } => write!(
                 f,
-                "the lease of `{key}` was taken before a fork and is the parent's; \
-                 open a client in the child"
+                "the lease of `{}` was taken before a fork and is the parent's; \
+                 open a client in the child",
+                key.escape_debug()
             ),
-            Kind::Timeout { key, waited } => {
-                write!(f, "lock `{key}` was held by others for all of {waited:?}")
-            }
+            Kind::Timeout { key, waited } => write!(
+                f,
+                "lock `{}` was held by others for all of {waited:?}",
+                key.escape_debug()
+            ),
             Kind::Unavailable { action, key } => {
                 write!(f, "no server was able to {action}{}", Named(key.as_ref()))
             }
@@ -259,16 +279,22 @@ impl fmt::Display for Error {
             }
             Kind::Unknown { action, key, .. } => write!(
                 f,
-                "a command to {action} lock `{key}` was sent and its outcome is not known"
+                "a command to {action} lock `{}` was sent and its outcome is not known",
+                key.escape_debug()
             ),
             Kind::Endangered { key, remaining } => write!(
                 f,
-                "the lease of `{key}` is in its danger zone with {remaining:?} left"
+                "the lease of `{}` is in its danger zone with {remaining:?} left",
+                key.escape_debug()
             ),
-            Kind::Lost { key, why } => write!(f, "the lease of `{key}` is lost: {why}"),
-            Kind::WrongType { key } => {
-                write!(f, "key `{key}` holds something that is not a lock")
+            Kind::Lost { key, why } => {
+                write!(f, "the lease of `{}` is lost: {why}", key.escape_debug())
             }
+            Kind::WrongType { key } => write!(
+                f,
+                "key `{}` holds something that is not a lock; use another key, or delete it",
+                key.escape_debug()
+            ),
         }
     }
 }
@@ -277,6 +303,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Acquire => "acquire",
+            Self::Adopt => "adopt",
             Self::Renew => "renew",
             Self::Release => "release",
             Self::Read => "read",
@@ -292,6 +319,8 @@ impl fmt::Display for LostBy {
             Self::TakenOver => "another acquisition holds the lock",
             Self::Vanished => "its record is gone from the server",
             Self::MaxHold => "it was held for as long as `max_hold` allows",
+            Self::Released => "it has been released",
+            Self::GivenAway => "its token was given away",
         })
     }
 }
@@ -302,7 +331,7 @@ struct Named<'a>(Option<&'a Arc<str>>);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(key) => write!(f, " lock `{key}`"),
+            Some(key) => write!(f, " lock `{}`", key.escape_debug()),
             None => Ok(()),
         }
     }
@@ -314,7 +343,7 @@ struct For<'a>(Option<&'a Arc<str>>);
 impl fmt::Display for For<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(key) => write!(f, " for lock `{key}`"),
+            Some(key) => write!(f, " for lock `{}`", key.escape_debug()),
             None => Ok(()),
         }
     }

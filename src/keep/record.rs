@@ -25,6 +25,7 @@ const EXPIRED: u64 = 2;
 const TAKEN_OVER: u64 = 3;
 const VANISHED: u64 = 4;
 const MAX_HOLD: u64 = 5;
+const GIVEN_AWAY: u64 = 6;
 
 /// One acquisition, for as long as anyone looks at it.
 pub(crate) struct Record {
@@ -52,10 +53,15 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Where a lease stands at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    Held { remaining: Duration },
-    Danger { remaining: Duration },
+    Held {
+        remaining: Duration,
+    },
+    Danger {
+        remaining: Duration,
+    },
     Lost(LostBy),
-    Released,
+    /// Ended by its holder's own will.
+    Released(LostBy),
 }
 
 /// What a lease was when its release began.
@@ -125,10 +131,8 @@ impl Record {
         let confirmed = sent.plus(self.site.terms.validity()).min(self.cap);
         let mut word = self.word.load(Ordering::Acquire);
         loop {
-            match word {
-                RELEASED => return Err(LostBy::Vanished),
-                0..ENDINGS => return Err(lost_by(word)),
-                _ => {}
+            if word < ENDINGS {
+                return Err(lost_by(word));
             }
             let deadline = Time::from_nanos(word);
             if deadline <= now {
@@ -170,6 +174,16 @@ impl Record {
 
     /// Begins the release: from now on the lease is not held, and no confirmation counts.
     pub(crate) fn begin_release(&self, now: Time) -> Before {
+        self.part(RELEASED, now)
+    }
+
+    /// Ends the lease because its token is given away.
+    pub(crate) fn give_away(&self, now: Time) {
+        self.part(GIVEN_AWAY, now);
+    }
+
+    /// Ends the lease by its holder's own will.
+    fn part(&self, ending: u64, now: Time) -> Before {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             if word < ENDINGS {
@@ -180,7 +194,7 @@ impl Record {
             }
             match self
                 .word
-                .compare_exchange(word, RELEASED, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange(word, ending, Ordering::AcqRel, Ordering::Acquire)
             {
                 Ok(_) => {
                     self.wake();
@@ -241,7 +255,7 @@ impl Record {
             Standing::Held { .. } => Ok(()),
             Standing::Danger { remaining } => Err(self.endangered(remaining)),
             Standing::Lost(by) => Err(Error::lost(key, by)),
-            Standing::Released => Err(Error::lost(key, LostBy::Vanished)),
+            Standing::Released(by) => Err(Error::lost(key, by)),
         }
     }
 
@@ -275,7 +289,7 @@ impl Record {
         log::warn!(
             target: "leasehold::lease",
             "the lease of `{}` (fingerprint {}) is lost: {by}",
-            self.site.key(), self.token.fingerprint()
+            self.site.key().escape_debug(), self.token.fingerprint()
         );
         Ok(ending)
     }
@@ -293,6 +307,8 @@ impl fmt::Debug for Record {
 
 const fn word_of(by: LostBy) -> u64 {
     match by {
+        LostBy::Released => RELEASED,
+        LostBy::GivenAway => GIVEN_AWAY,
         LostBy::Expired => EXPIRED,
         LostBy::TakenOver => TAKEN_OVER,
         LostBy::Vanished => VANISHED,
@@ -302,9 +318,10 @@ const fn word_of(by: LostBy) -> u64 {
 
 const fn lost_by(word: u64) -> LostBy {
     match word {
+        RELEASED => LostBy::Released,
+        GIVEN_AWAY => LostBy::GivenAway,
         TAKEN_OVER => LostBy::TakenOver,
-        // A released record has vanished too, by our own hand.
-        VANISHED | RELEASED => LostBy::Vanished,
+        VANISHED => LostBy::Vanished,
         MAX_HOLD => LostBy::MaxHold,
         _ => LostBy::Expired,
     }
@@ -312,7 +329,7 @@ const fn lost_by(word: u64) -> LostBy {
 
 const fn ending(word: u64) -> Standing {
     match word {
-        RELEASED => Standing::Released,
+        RELEASED | GIVEN_AWAY => Standing::Released(lost_by(word)),
         _ => Standing::Lost(lost_by(word)),
     }
 }

@@ -13,18 +13,19 @@ use crate::server::{Answer, Bound, Broken, Class, Owner};
 ///
 /// `Ok` only if the record was deleted by us. Never an unconditional delete.
 pub(crate) fn release(record: &Record) -> Result<(), Error> {
+    release_within(record, Duration::MAX)
+}
+
+/// Releases within `most`, and never longer than [`release`] does.
+pub(crate) fn release_within(record: &Record, most: Duration) -> Result<(), Error> {
     let site = &record.site;
     let span = site
         .terms
         .attempt()
         .saturating_add(site.timeouts.connect)
-        .saturating_add(site.timeouts.command.saturating_mul(2));
-    release_within(record, span)
-}
-
-/// Releases within `span`.
-pub(crate) fn release_within(record: &Record, span: Duration) -> Result<(), Error> {
-    let now = record.site.clock.now();
+        .saturating_add(site.timeouts.command.saturating_mul(2))
+        .min(most);
+    let now = site.clock.now();
     // Before anything is sent: from here on nobody relies on the lease, so that a reply
     // lost on the way cannot leave a holder behind.
     let before = record.begin_release(now);
@@ -73,6 +74,11 @@ impl Release<'_> {
                 Ok(answer) => return self.judge(answer),
                 Err(fault) => fault,
             };
+            if self.record.stands_until() <= site.clock.now() {
+                // One try was made, for the sake of a server whose clock stands still. There
+                // is nothing left to settle.
+                return Err(Error::lost(site.key(), self.lost_by(Owner::Gone)));
+            }
             match fault.class {
                 Class::Unknown => {
                     // The first broken link is the one to fence off: it may carry the

@@ -3,13 +3,13 @@
 use super::record::{Record, Standing};
 use crate::clock::Time;
 use crate::error::{Action, Error, LostBy};
-use crate::server::{Bound, Class, Owner};
+use crate::server::{Bound, Class, Fault, Owner};
 
 /// Renews now: one attempt of at most τ and, where that was not confirmed, a second one on
 /// a link of its own.
 pub(crate) fn renew(record: &Record) -> Result<(), Error> {
     let site = &record.site;
-    let mut retried = false;
+    let mut first: Option<Fault> = None;
     loop {
         standing_or_lost(record)?;
         let end = site.clock.now().plus(site.terms.attempt());
@@ -24,10 +24,17 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
             // it, or finds none and does nothing.
             record.note_unanswered(1);
         }
-        if retried || matches!(fault.class, Class::Refused | Class::WrongType) {
+        if matches!(fault.class, Class::Refused | Class::WrongType) {
             return Err(site.error(Action::Renew, fault));
         }
-        retried = true;
+        // What an earlier try may have done is said even if the later one was not sent.
+        match first.take() {
+            None => first = Some(fault),
+            Some(earlier) if earlier.class == Class::Unknown => {
+                return Err(site.error(Action::Renew, earlier));
+            }
+            Some(_) => return Err(site.error(Action::Renew, fault)),
+        }
     }
 }
 
@@ -82,6 +89,6 @@ fn standing_or_lost(record: &Record) -> Result<(), Error> {
     match record.standing(site.clock.now()) {
         Standing::Held { .. } | Standing::Danger { .. } => Ok(()),
         Standing::Lost(by) => Err(Error::lost(site.key(), by)),
-        Standing::Released => Err(Error::lost(site.key(), LostBy::Vanished)),
+        Standing::Released(by) => Err(Error::lost(site.key(), by)),
     }
 }

@@ -165,6 +165,9 @@ fn renew_every(
     let renew_every = match renewal {
         Renewal::Off => return Ok(None),
         Renewal::Every(renew_every) => renew_every,
+        Renewal::Automatic if most < least => {
+            return Err(Config::NoRoomForRenewal { danger, ttl });
+        }
         Renewal::Automatic => (ttl / 3).min(most).max(least),
     };
     if renew_every < least {

@@ -23,39 +23,48 @@ pub(super) enum Place {
 }
 
 impl Address {
+    /// Reads a URL. The messages never repeat it: there may be a password in it.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        // The message never repeats the URL: there may be a password in it.
-        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-        match scheme {
-            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {}
-            "" => {
-                return Err(Error::config(Config::Url {
-                    why: "it has no scheme; a URL looks like redis://127.0.0.1:6379".to_owned(),
-                }));
+        let unusable = |why: String| Error::config(Config::Url { why });
+        let url = url.trim();
+        // Only what can be a scheme is named in a message: anything else before the `://` may
+        // be a user with a password.
+        let Some((scheme, rest)) = url.split_once("://").filter(|(name, _)| is_scheme(name)) else {
+            return Err(unusable(
+                "it does not begin with a scheme and `://`, as redis://127.0.0.1:6379 does"
+                    .to_owned(),
+            ));
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        let parameters: &[&str] = match scheme.as_str() {
+            "redis" | "valkey" => &["protocol"],
+            "unix" | "redis+unix" | "valkey+unix" => &["protocol", "db", "user", "pass"],
+            _ => {
+                return Err(Error::config(Config::Scheme { scheme }));
             }
-            other => {
-                return Err(Error::config(Config::Scheme {
-                    scheme: other.chars().take(32).collect(),
-                }));
-            }
+        };
+        // The crate passes over what it does not know, and a wish would be lost in silence.
+        if parameters_of(rest).any(|name| !parameters.contains(&name)) {
+            return Err(unusable(format!(
+                "a parameter behind its `?` is not one of those known for {scheme}://: {}",
+                parameters.join(", ")
+            )));
         }
         let info: ConnectionInfo = url.into_connection_info().map_err(|error| {
-            Error::config(Config::Url {
-                // The crate's texts name the part that is wrong, without its value.
-                why: error.detail().map_or_else(
-                    || error.to_string().to_lowercase(),
-                    |_| "a part of it is not valid".to_owned(),
-                ),
-            })
+            // The crate's texts name the part that is wrong; what follows is its value.
+            let text = error.to_string().to_lowercase();
+            let part = text.split(" - ").next().unwrap_or_default();
+            unusable(format!("{part} ({URL_HINT})"))
         })?;
+        if info.redis_settings().db() < 0 {
+            return Err(unusable("its database number is below 0".to_owned()));
+        }
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => {
-                return Err(Error::config(Config::Scheme {
-                    scheme: scheme.to_owned(),
-                }));
+                return Err(Error::config(Config::Scheme { scheme }));
             }
         };
         let settings = info.redis_settings();
@@ -82,6 +91,27 @@ impl Address {
     pub(super) const fn database(&self) -> i64 {
         self.database
     }
+}
+
+const URL_HINT: &str = "in a user name or password write # / ? @ as %23 %2F %3F %40; a port is \
+                        at most 65535";
+
+/// A word of a few letters, as RFC 3986 allows them.
+fn is_scheme(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    name.len() <= 16
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(allowed)
+}
+
+/// The names behind the question mark.
+fn parameters_of(rest: &str) -> impl Iterator<Item = &str> {
+    let query = rest.split('#').next().unwrap_or_default();
+    let query = query.split_once('?').map_or("", |(_, query)| query);
+    query
+        .split('&')
+        .filter_map(|pair| pair.split('=').next())
+        .filter(|name| !name.is_empty())
 }
 
 /// The place alone: what messages and logs name a server by.
@@ -126,6 +156,7 @@ mod tests {
             ("redis://[::1]:1", "[::1]:1"),
             ("redis://localhost", "localhost:6379"),
             ("unix:///run/redis.sock", "/run/redis.sock"),
+            (" REDIS://localhost ", "localhost:6379"),
             ("redis+unix:///run/redis.sock?db=1", "/run/redis.sock"),
         ] {
             assert_eq!(Address::parse(url).unwrap().to_string(), shown);
@@ -143,15 +174,20 @@ mod tests {
             "redis://:hunter2@host/?protocol=hunter2",
             "rediss://:hunter2@host",
             "http://:hunter2@host",
-            "hunter2://x",
+            "ann:hunter2@db.example.org://0",
+            "PASSWORD=hunter2 redis://host",
+            "redis://host/?hunter2",
+            "redis:/host",
+            "redis://:hunter2#x@host",
+            "redis://:hunter2@host/?db=1",
+            "unix:///run/redis.sock?password=hunter2",
+            "redis://:hunter2@host/-1",
         ] {
             let error = Address::parse(url).unwrap_err();
             assert!(error.is_config(), "{url}");
             let shown = error.to_string();
-            assert!(
-                !shown.contains("hunter2") || url.starts_with("hunter2"),
-                "{shown}"
-            );
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
         }
     }
 }

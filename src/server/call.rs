@@ -99,6 +99,26 @@ impl Call<'_> {
         batch.close();
     }
 
+    /// A fence counter that cannot be drawn from: another try meets it again.
+    fn counter_refused(&self, link: &Link, code: i64) -> Fault {
+        let counter = self.keys.last().copied().unwrap_or_default();
+        let counter = String::from_utf8_lossy(counter);
+        let counter = counter.escape_debug();
+        let text = if code == -2 {
+            format!("the fence counter {counter} has reached 2^53 and can grow no more")
+        } else {
+            format!("the fence counter {counter} holds something that is no number")
+        };
+        let command = self.command();
+        let server = link.server().to_string();
+        let cause = Cause::Reply {
+            command,
+            server,
+            text,
+        };
+        Fault::new(Class::Refused, command, cause)
+    }
+
     /// Calls the script by its digest, and with its text where the server does not have it.
     pub(super) fn evaluate(
         &self,
@@ -144,7 +164,10 @@ impl Call<'_> {
             link.send("EVAL", end)?;
             value = link.reply("EVAL")?;
             // Proxies and restricted users may not load; then the next call comes here too.
-            link.reply("SCRIPT LOAD")?;
+            // The answer is in hand: a lost reply to this costs the link and nothing else.
+            if link.reply("SCRIPT LOAD").is_err() {
+                link.give_up();
+            }
         }
         Ok(Outcome {
             value,
@@ -171,7 +194,7 @@ impl Call<'_> {
             Value::Int(1) => (Owner::Ours, None),
             Value::Int(0) => (Owner::Gone, None),
             Value::Int(-1) => (Owner::Another, None),
-            Value::Int(code @ (-2 | -3)) => return Err(counter_refused(self.command(), *code)),
+            Value::Int(code @ (-2 | -3)) => return Err(self.counter_refused(link, *code)),
             Value::Array(items) => match &items[..] {
                 [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
                 [Value::Int(1), Value::Nil] => (Owner::Ours, None),
@@ -203,24 +226,13 @@ impl Call<'_> {
     }
 }
 
-/// A fence counter that cannot be drawn from: another try meets it again.
-fn counter_refused(command: &'static str, code: i64) -> Fault {
-    let text = if code == -2 {
-        "the fence counter has reached 2^53 and can grow no more"
-    } else {
-        "the key of the fence counter holds something else"
-    };
-    let text = text.to_owned();
-    Fault::new(Class::Refused, command, Cause::Reply { command, text })
-}
-
 /// A server's own error. One that does not say whether the command ran ends the link.
 pub(super) fn server_error(
     link: &mut Link,
     command: &'static str,
     error: &redis::ServerError,
 ) -> Fault {
-    let mut fault = Fault::of_reply(command, error);
+    let mut fault = Fault::of_reply(command, link.server(), error);
     if matches!(error.code(), "MOVED" | "ASK") {
         // A cluster node, of which this client was not told: another try meets it again.
         fault.class = Class::Refused;
@@ -234,7 +246,7 @@ pub(super) fn server_error(
 /// A reply of a kind that the command cannot have: nobody knows what has been run.
 pub(super) fn unexpected(link: &mut Link, command: &'static str) -> Fault {
     link.give_up();
-    Fault::new(Class::Unknown, command, Cause::Garbage { command })
+    Fault::new(Class::Unknown, command, link.garbage(command))
 }
 
 fn role_of(reply: &Value) -> Role {

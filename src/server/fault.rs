@@ -45,10 +45,11 @@ impl Fault {
 
     /// A failure that the server itself told us.
     #[cold]
-    pub(crate) fn of_reply(command: &'static str, error: &ServerError) -> Self {
+    pub(crate) fn of_reply(command: &'static str, server: &str, error: &ServerError) -> Self {
         let text = text_of(error);
         let cause = Cause::Reply {
             command,
+            server: server.to_owned(),
             text: without_tokens(without_arguments(&text)),
         };
         Self::new(classify(&text), command, cause)
@@ -120,6 +121,10 @@ fn classify_generic(text: &str) -> Class {
         || says("value is not an integer or out of range")
     {
         return Class::Refused;
+    }
+    if !says("script") {
+        // Proxies have words of their own, and what they stand for may have run.
+        return Class::Unknown;
     }
     // In a script's error the code is the word behind the last dash, or behind a colon.
     text.split(|separator: char| separator.is_whitespace() || matches!(separator, ':' | ','))
@@ -256,6 +261,8 @@ mod tests {
                 Class::WrongType,
             ),
             ("ERR something that nobody has heard of", Class::Unknown),
+            ("ERR upstream said BUSY", Class::Unknown),
+            ("ERR timeout, READONLY: no", Class::Unknown),
             (
                 "UNBLOCKED client unblocked via CLIENT UNBLOCK",
                 Class::Unknown,

@@ -97,7 +97,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
         let reply = link.reply(step.command())?;
         match (step, reply) {
             (Step::Must(command), Value::ServerError(error)) => {
-                let mut fault = Fault::of_reply(command, &error);
+                let mut fault = Fault::of_reply(command, link.server(), &error);
                 // An answer that names no reason is still a no: without it nothing works.
                 if fault.class == Class::Unknown {
                     fault.class = Class::Refused;
@@ -105,7 +105,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                 return Err(fault);
             }
             (_, Value::ServerError(error)) => {
-                let fault = Fault::of_reply(step.command(), &error);
+                let fault = Fault::of_reply(step.command(), link.server(), &error);
                 // A server with too many clients, or in protected mode, says so once and
                 // closes.
                 let closes = fault.class == Class::NotRun && error.code() == "ERR"

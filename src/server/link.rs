@@ -4,6 +4,10 @@
 //! goes on, it stays "open" after a reset and after a half-written command, its timeouts
 //! are per read and not per command, and it does not tell how much was written. A link is
 //! used until its first failure and never after it.
+//!
+//! Replies are matched to commands by their order alone, as RESP2 has it. Bytes that nobody
+//! asked for end the link where they are seen, which is with the reply before them or after
+//! an idle moment; no Redis sends any.
 
 use std::io;
 use std::sync::Arc;
@@ -137,7 +141,7 @@ impl Link {
             // A reply that nobody has asked for: whatever comes next would be taken for the
             // answer to something else.
             self.broken = true;
-            let cause = Cause::Garbage { command };
+            let cause = self.garbage(command);
             return Err(Fault::new(Class::NotSent, command, cause));
         }
         let mut accepted = 0;
@@ -190,7 +194,7 @@ impl Link {
                 Ok(None) => {}
                 Err(Garbage) => {
                     self.broken = true;
-                    let cause = Cause::Garbage { command };
+                    let cause = self.garbage(command);
                     return Err(Fault::new(Class::Unknown, command, cause));
                 }
             }
@@ -274,10 +278,11 @@ impl Link {
 
     fn left(&self) -> Result<Duration, Cause> {
         let left = self.read_by.since(self.clock.now());
-        if left < SHORTEST_TIMEOUT {
+        if left.is_zero() {
             return Err(self.timed_out());
         }
-        Ok(left)
+        // What is left may be less than any timer tick; it is still worth a look.
+        Ok(left.max(SHORTEST_TIMEOUT))
     }
 
     fn restore_timeouts(&mut self) -> io::Result<()> {
@@ -313,11 +318,18 @@ impl Link {
         }
     }
 
+    pub(super) fn garbage(&self, command: &'static str) -> Cause {
+        Cause::Garbage {
+            command,
+            server: self.server.to_string(),
+        }
+    }
+
     fn timed_out(&self) -> Cause {
         Cause::TimedOut {
             doing: "waiting for a reply of",
             server: self.server.to_string(),
-            after: self.command_timeout,
+            after: self.read_by.since(self.last_used),
         }
     }
 }

@@ -27,6 +27,9 @@ const MOST_IDLE: Duration = Duration::from_secs(30);
 /// a server can be set to is one second, so that the hot path never pays for the look.
 const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 
+/// What a fault names in place of a command where a caller did not get its turn.
+pub(crate) const NO_TURN: &str = "turn";
+
 #[derive(Debug)]
 pub(super) struct Pool {
     address: Address,
@@ -51,6 +54,14 @@ struct State {
     /// Links that broke and have not been replaced yet.
     broken: usize,
     waiting: VecDeque<Arc<Turn>>,
+}
+
+/// Where a caller enters the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// For giving back: somebody may be waiting for just that.
+    Front,
+    Back,
 }
 
 /// The place of one caller in the queue. It is only looked at with the pool's mutex held;
@@ -96,9 +107,10 @@ impl Pool {
     pub(super) fn with<T>(
         &self,
         bound: Bound,
+        order: Order,
         exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let link = self.take(bound)?;
+        let link = self.take(bound, order)?;
         self.lend(link, exchange)
     }
 
@@ -142,12 +154,11 @@ impl Pool {
         result
     }
 
-    fn take(&self, bound: Bound) -> Result<Box<Link>, Fault> {
-        let now = self.clock.now();
+    fn take(&self, bound: Bound, order: Order) -> Result<Box<Link>, Fault> {
         loop {
-            match self.grant(now, bound)? {
+            match self.grant(bound, order)? {
                 Grant::Link(link) => {
-                    let idle = now.since(link.last_used());
+                    let idle = self.clock.now().since(link.last_used());
                     if idle <= TRUSTED_IDLE || (idle <= MOST_IDLE && !link.is_stale()) {
                         return Ok(link);
                     }
@@ -159,7 +170,7 @@ impl Pool {
         }
     }
 
-    fn grant(&self, now: Time, bound: Bound) -> Result<Grant, Fault> {
+    fn grant(&self, bound: Bound, order: Order) -> Result<Grant, Fault> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             if let Some(link) = state.idle.pop() {
@@ -170,15 +181,20 @@ impl Pool {
                 return Ok(Grant::Slot);
             }
         }
-        // One command timeout is the longest wait for a turn: the holder of a link is done
-        // with a command by then, and a caller must get to look at its own clock.
-        let until = bound.begin.min(now.plus(self.timeouts.command));
-        self.wait_for_turn(state, until)
+        self.wait_for_turn(state, bound.begin, order)
     }
 
-    fn wait_for_turn(&self, mut state: MutexGuard<'_, State>, until: Time) -> Result<Grant, Fault> {
+    fn wait_for_turn(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        until: Time,
+        order: Order,
+    ) -> Result<Grant, Fault> {
         let turn = Arc::new(Turn::default());
-        state.waiting.push_back(Arc::clone(&turn));
+        match order {
+            Order::Front => state.waiting.push_front(Arc::clone(&turn)),
+            Order::Back => state.waiting.push_back(Arc::clone(&turn)),
+        }
         let begun = self.clock.now();
         loop {
             if let Some(grant) = turn.granted.lock().take() {
@@ -191,7 +207,7 @@ impl Pool {
                     server: self.server.to_string(),
                     after: self.clock.now().since(begun),
                 };
-                return Err(Fault::new(Class::NotSent, "connect", cause));
+                return Err(Fault::new(Class::NotSent, NO_TURN, cause));
             }
             self.clock.park(&turn.came, &mut state, until);
         }
@@ -207,7 +223,7 @@ impl Pool {
             &self.server,
             &self.clock,
             self.timeouts.command,
-            until.min(bound.begin),
+            until.min(bound.end),
         )?;
         mem::forget(slot);
         let replaces = {
@@ -232,10 +248,22 @@ impl Pool {
             drop(link);
             return;
         }
+        // The oldest idle link is at the bottom; one goes with each that comes back, so that
+        // a burst of callers does not leave its links behind for ever.
+        let now = link.last_used();
+        let outlived = state
+            .idle
+            .first()
+            .is_some_and(|oldest| MOST_IDLE < now.since(oldest.last_used()));
+        let oldest = outlived.then(|| state.idle.remove(0));
+        state.open -= usize::from(outlived);
         match state.waiting.pop_front() {
             Some(turn) => hand_over(&turn, Grant::Link(link)),
             None => state.idle.push(link),
         }
+        // Sockets are closed outside the mutex.
+        drop(state);
+        drop(oldest);
     }
 
     fn free_slot(&self) {

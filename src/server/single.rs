@@ -12,7 +12,7 @@ use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::keys::Keys;
 use super::link::{Link, Timeouts};
-use super::pool::Pool;
+use super::pool::{Order, Pool};
 use super::scripts;
 use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
 use crate::clock::{Clock, Time};
@@ -49,9 +49,10 @@ impl SingleServer {
         call: Call<'_>,
         after: Option<&Broken>,
         bound: Bound,
+        order: Order,
     ) -> Result<Answer, Fault> {
         let Some(broken) = after else {
-            return self.links.with(bound, |link| {
+            return self.links.with(bound, order, |link| {
                 let answer = call.run(link, &Preface::default(), bound.end)?;
                 if answer.owner == Owner::Ours {
                     return Ok(answer);
@@ -69,7 +70,7 @@ impl SingleServer {
 
 impl Verbs for SingleServer {
     fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault> {
-        self.links.with(bound, |link| {
+        self.links.with(bound, Order::Back, |link| {
             if target.fenced {
                 acquire_fenced(link, target, bound.end)
             } else {
@@ -96,7 +97,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: target.fenced,
         };
-        let answer = self.compare(call, None, bound)?;
+        let answer = self.compare(call, None, bound, Order::Back)?;
         match answer.owner {
             Owner::Ours => Ok(Acquired::Taken {
                 sent: answer.sent,
@@ -127,7 +128,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: false,
         };
-        self.compare(call, after, bound)
+        self.compare(call, after, bound, Order::Front)
     }
 
     fn release(
@@ -143,7 +144,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: false,
         };
-        self.compare(call, after, bound)
+        self.compare(call, after, bound, Order::Front)
     }
 
     fn read(&self, keys: &Keys, bound: Bound) -> Result<(Option<Seen>, bool), Fault> {
@@ -154,7 +155,7 @@ impl Verbs for SingleServer {
             compares: false,
             draws_fence: false,
         };
-        self.links.with(bound, |link| {
+        self.links.with(bound, Order::Back, |link| {
             let outcome = call.evaluate(link, &Preface::role(), bound.end)?;
             let proven = outcome.proven(link, call.command())?;
             match outcome.value {
@@ -173,7 +174,7 @@ impl Verbs for SingleServer {
     }
 
     fn ping(&self, bound: Bound) -> Result<Duration, Fault> {
-        self.links.with(bound, |link| {
+        self.links.with(bound, Order::Back, |link| {
             link.batch.clear();
             link.batch.push(&[b"HELLO"]);
             let sent = link.send("HELLO", bound.end)?;
@@ -183,7 +184,7 @@ impl Verbs for SingleServer {
                 // Whoever answers is there; only one who has not let us in is no use. A
                 // server that does not know the command (a proxy) has answered as well.
                 Value::ServerError(error) => {
-                    let fault = Fault::of_reply("HELLO", &error);
+                    let fault = Fault::of_reply("HELLO", link.server(), &error);
                     match error.code() {
                         "NOAUTH" | "WRONGPASS" => Err(fault),
                         _ if fault.class == Class::NotRun => Err(fault),

@@ -61,8 +61,8 @@ fn connect_tcp(address: &SockAddr, timeout: Duration) -> io::Result<Socket> {
 
 fn left(clock: &Clock, until: Time) -> io::Result<Duration> {
     let left = until.since(clock.now());
-    if left < SHORTEST_TIMEOUT {
+    if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    Ok(left)
+    Ok(left.max(SHORTEST_TIMEOUT))
 }

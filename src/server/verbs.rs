@@ -25,9 +25,9 @@ pub(crate) struct Target<'a> {
 /// unknown on time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// After this nothing new is begun: no turn awaited, no link opened, nothing sent.
+    /// Until when a turn at the links is waited for.
     pub(crate) begin: Time,
-    /// After this no reply is waited for.
+    /// Until when a link is opened, if none is there, and a reply is waited for.
     pub(crate) end: Time,
 }
 

@@ -5,8 +5,9 @@ use std::thread;
 
 use leasehold::{Client, FenceGate, Lock};
 
+use crate::links::patient;
 use crate::support::{PATIENCE, Server};
-use crate::wire::{client, take};
+use crate::wire::take;
 
 const KEY: &str = "order:1";
 const COUNTER: &str = "order:1:leasehold:fence";
@@ -32,7 +33,7 @@ fn fences_grow_from_one_holder_to_the_next_whoever_it_is() {
     let gate = FenceGate::new();
     thread::scope(|scope| {
         for _ in 0..4 {
-            let lock = client(&server.url()).lock(KEY).fenced().build().unwrap();
+            let lock = patient(&server.url()).lock(KEY).fenced().build().unwrap();
             let (drawn, gate) = (&drawn, &gate);
             scope.spawn(move || {
                 for _ in 0..20 {
@@ -53,7 +54,7 @@ fn fences_grow_from_one_holder_to_the_next_whoever_it_is() {
 #[test]
 fn fences_grow_on_after_their_counter_was_lost() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     let mut last = draw(&lock);
     let losses: [&[&str]; 4] = [
         &["DEL", COUNTER],
@@ -74,7 +75,7 @@ fn fences_grow_on_after_their_counter_was_lost() {
 #[test]
 fn a_counter_ahead_of_the_servers_time_grows_by_one() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     server.cmd(&["SET", COUNTER, "9007199254740988"]);
     assert_eq!(draw(&lock), 9_007_199_254_740_989);
     assert_eq!(draw(&lock), 9_007_199_254_740_990);
@@ -89,7 +90,7 @@ fn a_counter_ahead_of_the_servers_time_grows_by_one() {
 #[test]
 fn the_counter_is_a_sibling_key_that_lives_for_thirty_days_after_each_acquisition() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     for _ in 0..2 {
         let lease = take(&lock);
         let fence = lease.fence().unwrap().to_string();
@@ -102,14 +103,14 @@ fn the_counter_is_a_sibling_key_that_lives_for_thirty_days_after_each_acquisitio
         server.cmd(&["PEXPIRE", COUNTER, "60000"]);
     }
     // A user whose rights cover the lock's pattern covers it.
-    let plain = client(&server.url()).lock(KEY).build().unwrap();
+    let plain = patient(&server.url()).lock(KEY).build().unwrap();
     assert_eq!(take(&plain).fence(), None);
 }
 
 #[test]
 fn an_attempt_at_a_held_lock_does_not_move_the_counter() {
     let server = Server::start();
-    let client = client(&server.url());
+    let client = patient(&server.url());
     let lock = fenced(&client);
     let holder = take(&lock);
     let counted = server.get(COUNTER);
@@ -129,7 +130,7 @@ fn an_attempt_at_a_held_lock_does_not_move_the_counter() {
 #[test]
 fn a_counter_that_cannot_grow_is_refused_and_takes_no_lock() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     for text in [
         "9007199254740991",
         "9007199254740992",
@@ -169,7 +170,7 @@ fn a_counter_that_cannot_grow_is_refused_and_takes_no_lock() {
 #[test]
 fn a_counter_of_another_type_is_refused_and_the_lock_is_not_blamed() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     server.cmd(&["RPUSH", COUNTER, "a list"]);
     let error = lock.try_acquire().unwrap_err();
     assert!(error.is_refused() && !error.is_wrong_type(), "{error:?}");
@@ -179,7 +180,7 @@ fn a_counter_of_another_type_is_refused_and_the_lock_is_not_blamed() {
 #[test]
 fn a_lock_of_another_type_is_said_to_be_one_and_draws_no_fence() {
     let server = Server::start();
-    let lock = fenced(&client(&server.url()));
+    let lock = fenced(&patient(&server.url()));
     server.cmd(&["RPUSH", KEY, "a list"]);
     for outcome in [
         lock.try_acquire(),

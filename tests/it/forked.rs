@@ -124,11 +124,26 @@ fn forks_in_the_middle_of_everything() {
             })
         })
         .collect();
-    for _ in 0..60 {
+    let watchers: Vec<_> = (0..2)
+        .map(|_| {
+            let (watch, over) = (lease.watch(), Arc::clone(&over));
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(watch.wait_danger(Duration::ZERO), LeaseState::Held);
+                }
+            })
+        })
+        .collect();
+    for turn in 0..60 {
         match fork().unwrap() {
             Fork::Child => finish(|| {
                 check_inherited(&client, &lock, &lease)?;
-                expect("release", refused(lease.release().err()))?;
+                if turn % 2 == 0 {
+                    expect("release", refused(lease.release().err()))?;
+                } else {
+                    // It is the parent's token that comes back, and the parent keeps the lock.
+                    drop(lease.detach());
+                }
                 drop(lock);
                 drop(client);
                 locks_by_itself(&url)
@@ -141,6 +156,9 @@ fn forks_in_the_middle_of_everything() {
     for thread in threads {
         assert!(0 < thread.join().unwrap());
     }
+    watchers
+        .into_iter()
+        .for_each(|watcher| watcher.join().unwrap());
     lease.release().unwrap();
     assert_eq!(
         client.stats().reconnects,
@@ -174,6 +192,7 @@ fn check_inherited(client: &Client, lock: &Lock, lease: &Lease) -> Result<(), St
         .build()
         .map_err(|e| e.to_string())?;
     calls.push(("acquire of a new lock", other.try_acquire().err()));
+    calls.push(("adopt", lock.adopt(lease.token().clone()).err()));
     for (call, error) in calls {
         let is_config = error.is_some_and(|error| error.is_config() && !error.is_lost());
         expect(call, is_config)?;
@@ -190,6 +209,8 @@ fn check_inherited(client: &Client, lock: &Lock, lease: &Lease) -> Result<(), St
     }
     let is_lost = lease.state() == LeaseState::Lost && watch.state() == LeaseState::Lost;
     expect("state", is_lost && !lease.is_held())?;
+    let end_of_wait = watch.wait_danger(Duration::MAX);
+    expect("wait_danger", end_of_wait == LeaseState::Lost)?;
     expect(
         "remaining",
         lease.remaining().is_zero() && watch.remaining().is_zero(),

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Error, LeaseState, Lock};
 
+use crate::links::patient;
 use crate::support::{Matcher, PATIENCE, Proxy, Server, eventually};
-use crate::wire::{client, take};
+use crate::wire::take;
 
 const KEY: &str = "order:1";
 const COUNTER: &str = "order:1:leasehold:fence";
@@ -23,7 +24,7 @@ fn free_memory(server: &Server) {
 }
 
 fn plain_and_fenced(url: &str) -> [Lock; 2] {
-    let client = client(url);
+    let client = patient(url);
     let plain = client.lock(KEY).build().unwrap();
     [plain, client.lock(KEY).fenced().build().unwrap()]
 }

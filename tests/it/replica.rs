@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold::{Error, LeaseState};
 
+use crate::links::patient;
 use crate::support::{Matcher, PATIENCE, Proxy, Server, eventually};
-use crate::wire::{acquisition, client, client_with, lock, records_set, take};
+use crate::wire::{acquisition, client_with, lock, records_set, settling, take};
 
 const KEY: &str = "order:1";
 
@@ -60,8 +61,7 @@ fn a_release_believes_no_zero_of_a_replica() {
 fn a_release_is_settled_when_the_replica_is_a_primary_again() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let client = client_with(&proxy.url(), PATIENCE);
-    let lock = client.lock(KEY).build().unwrap();
+    let lock = lock(&proxy.url(), KEY);
     for instead in [None, Some("theirs"), Some("ours")] {
         let lease = take(&lock);
         if instead != Some("ours") {
@@ -86,22 +86,16 @@ fn a_release_is_settled_when_the_replica_is_a_primary_again() {
 }
 
 #[test]
-fn a_release_whose_reply_was_lost_does_not_take_a_replicas_zero_for_its_own_work() {
+fn a_release_without_a_reply_does_not_take_a_replicas_zero_for_its_own_work() {
     let server = Server::start();
     for instead in INSTEAD {
         let proxy = Proxy::to(&server);
-        let lease = take(
-            &client_with(&proxy.url(), SHORT * 2)
-                .lock(KEY)
-                .build()
-                .unwrap(),
-        );
-        let held = proxy.hold(Matcher::evalsha().once());
-        let release = thread::spawn(move || lease.release());
-        held.wait();
+        let lock = client_with(&proxy.url(), SHORT).lock(KEY).build();
+        let lease = take(&lock.unwrap());
         replace_record(&server, instead);
         demote(&server);
-        let error = release.join().unwrap().unwrap_err();
+        proxy.swallow(Matcher::evalsha().once());
+        let error = lease.release().unwrap_err();
         assert!(error.is_unknown(), "{error:?}");
         promote(&server);
         server.cmd(&["DEL", KEY]);
@@ -114,19 +108,14 @@ fn an_unknown_acquisition_is_not_settled_by_a_replica() {
     for fenced in [false, true] {
         for instead in INSTEAD {
             let proxy = Proxy::to(&server);
-            let lock = client_with(&proxy.url(), SHORT * 2).lock(KEY);
+            let lock = client_with(&proxy.url(), SHORT).lock(KEY);
             let lock = if fenced { lock.fenced() } else { lock };
             let lock = lock.build().unwrap();
             take(&lock).release().unwrap();
-            let held = proxy.hold(acquisition().once());
-            let attempt = thread::spawn({
-                let lock = lock.clone();
-                move || lock.try_acquire()
-            });
-            held.wait();
             replace_record(&server, instead);
             demote(&server);
-            let error = attempt.join().unwrap().unwrap_err();
+            proxy.swallow(acquisition().once());
+            let error = lock.try_acquire().unwrap_err();
             assert!(error.is_unknown(), "{error:?}");
             promote(&server);
             // The token is not set again, whatever the replica said.
@@ -174,7 +163,7 @@ fn verify_and_renew_are_unavailable_on_a_replica_and_the_lease_stands() {
 #[test]
 fn a_replica_can_neither_be_locked_nor_say_that_another_holds_the_lock() {
     let server = Server::start();
-    let client = client(&server.url());
+    let client = patient(&server.url());
     let plain = client.lock(KEY).build().unwrap();
     let fenced = client.lock(KEY).fenced().build().unwrap();
     let counter = "order:1:leasehold:fence";
@@ -279,7 +268,7 @@ fn without_the_right_to_role_a_release_is_not_settled_by_a_zero() {
     let server = Server::with(&[USER]);
     let proxy = Proxy::to(&server);
     let url = proxy.url_as("app", "secret");
-    let lock = client_with(&url, SHORT * 2).lock(KEY).build().unwrap();
+    let lock = settling(&url).lock(KEY).build().unwrap();
     // It ran, on a primary even, and its reply was lost.
     let lease = take(&lock);
     proxy.drop_reply(Matcher::evalsha().once());
@@ -306,7 +295,7 @@ fn without_the_right_to_role_an_unknown_acquisition_stays_unknown_unless_it_is_o
     let server = Server::with(&[USER]);
     let proxy = Proxy::to(&server);
     let url = proxy.url_as("app", "secret");
-    let lock = client_with(&url, SHORT * 2).lock(KEY).build().unwrap();
+    let lock = settling(&url).lock(KEY).build().unwrap();
     proxy.drop_reply(Matcher::command("SET").once());
     take(&lock).release().unwrap();
     let held = proxy.hold(Matcher::command("SET").once());

@@ -6,15 +6,12 @@ use std::time::{Duration, Instant};
 use leasehold::{Error, Lease, LeaseState};
 
 use crate::support::{Held, Matcher, PATIENCE, Proxy, Server, eventually, logs, within};
-use crate::wire::{assert_nothing_unconditional, client, client_with, lock, take};
+use crate::wire::{SLACK, assert_nothing_unconditional, client_with, lock, settling, take};
 
 const KEY: &str = "order:1";
 
 /// The timeouts of the clients here that run into their bounds.
 const SHORT: Duration = Duration::from_millis(250);
-
-/// What a busy machine may add to a bound.
-const SLACK: Duration = Duration::from_millis(500);
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -29,6 +26,11 @@ fn bound_of_release(ttl: Duration) -> Duration {
 fn lease_for(url: &str, ttl: Duration) -> Lease {
     let lock = client_with(url, SHORT).lock(KEY).ttl(ttl);
     take(&lock.build().unwrap())
+}
+
+/// A lease of a client that soon gives a reply up for lost, and settles it.
+fn settling_lease(url: &str) -> Lease {
+    take(&settling(url).lock(KEY).build().unwrap())
 }
 
 /// The release is back within its bound and not settled; the last instant at which the record can
@@ -57,7 +59,7 @@ fn watch_the_record_until_it_is_gone(server: &Server, last: Instant) {
 fn a_lost_reply_to_a_release_is_settled() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let client = client(&proxy.url());
+    let client = settling(&proxy.url());
     let lock = client.lock(KEY).build().unwrap();
     proxy.drop_reply(Matcher::evalsha().nth(1));
     proxy.reset_after(Matcher::evalsha().nth(3));
@@ -82,7 +84,7 @@ fn a_lost_reply_to_a_drop_is_settled_and_nothing_is_logged_as_a_warning() {
     let proxy = Proxy::to(&server);
     let mark = logs::mark();
     let key = "unknown_release:drop";
-    let lease = take(&lock(&proxy.url(), key));
+    let lease = take(&settling(&proxy.url()).lock(key).build().unwrap());
     proxy.drop_reply(Matcher::evalsha().once());
     drop(lease);
     assert_eq!(server.get(key), None);
@@ -110,12 +112,7 @@ fn a_lost_reply_to_a_release_is_settled_though_another_holds_the_lock_by_then() 
     let server = Server::start();
     let proxy = Proxy::to(&server);
     let lock_of_others = lock(&server.url(), KEY);
-    let lease = take(
-        &client_with(&proxy.url(), PATIENCE / 10)
-            .lock(KEY)
-            .build()
-            .unwrap(),
-    );
+    let lease = settling_lease(&proxy.url());
     let (handshake, release) = release_about_to_settle(&proxy, lease);
     let other = take(&lock_of_others);
     handshake.send();
@@ -129,12 +126,7 @@ fn a_lost_reply_to_a_release_is_settled_though_another_holds_the_lock_by_then() 
 fn a_server_that_was_started_anew_proves_nothing_by_what_it_does_not_have() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let lease = take(
-        &client_with(&proxy.url(), PATIENCE / 5)
-            .lock(KEY)
-            .build()
-            .unwrap(),
-    );
+    let lease = settling_lease(&proxy.url());
     let held = proxy.hold(Matcher::evalsha().once());
     let release = thread::spawn(move || lease.release());
     held.wait();
@@ -148,28 +140,24 @@ fn a_server_that_was_started_anew_proves_nothing_by_what_it_does_not_have() {
 fn after_the_deadline_a_lost_reply_proves_nothing_any_more() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let client = client_with(&proxy.url(), PATIENCE / 10);
-    let lock = client.lock(KEY).ttl(ms(200)).without_renewal();
-    let lock = lock.build().unwrap();
-    let lease = take(&lock);
-    // It stands longer than its lease, so that there is something to be released.
-    server.cmd(&["PERSIST", KEY]);
-    eventually("the deadline passes", PATIENCE, || {
-        lease.state() == LeaseState::Lost
-    });
-    let (handshake, release) = release_about_to_settle(&proxy, lease);
-    handshake.send();
+    let lock = settling(&proxy.url()).lock(KEY).danger(ms(50));
+    // Its record stands longer than the lease, so that there is something to be released.
+    let lock = lock.max_hold(ms(200)).build().unwrap();
+    let overdue = || {
+        let lease = take(&lock);
+        eventually("the deadline passes", PATIENCE, || {
+            lease.state() == LeaseState::Lost
+        });
+        lease
+    };
+    let lease = overdue();
+    proxy.drop_reply(Matcher::evalsha().once());
     // Gone by our hand, or expired before and taken by others: nobody can tell.
-    let error = release.join().unwrap().unwrap_err();
+    let error = lease.release().unwrap_err();
     assert!(error.is_unknown(), "{error:?}");
-
-    let lease = take(&lock);
-    server.cmd(&["PERSIST", KEY]);
-    eventually("the deadline passes", PATIENCE, || {
-        lease.state() == LeaseState::Lost
-    });
+    assert_eq!(server.get(KEY), None);
     // Without a lost reply there is nothing to doubt.
-    lease.release().unwrap();
+    overdue().release().unwrap();
 }
 
 #[test]
@@ -217,7 +205,7 @@ fn a_drop_from_a_silent_server_is_back_within_the_bound() {
 fn the_record_of_an_unknown_release_stands_no_longer_than_it_says() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let ttl = ms(2_000);
+    let ttl = ms(3_000);
     let lease = lease_for(&proxy.url(), ttl);
     let latest = Instant::now() + ttl * 2;
     proxy.swallow_everything();
@@ -252,7 +240,7 @@ fn a_renewal_that_lands_after_the_release_is_covered_by_what_it_says() {
 fn a_held_release_never_runs_once_it_is_fenced_off() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let lease = take(&lock(&proxy.url(), KEY));
+    let lease = settling_lease(&proxy.url());
     let held = proxy.hold(Matcher::evalsha().once());
     lease.release().unwrap();
     assert_eq!(proxy.count("CLIENT KILL"), 1);
@@ -267,7 +255,7 @@ fn a_held_release_that_lands_late_deletes_nothing_foreign() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     proxy.answer("CLIENT KILL", "-NOPERM no rights\r\n");
-    let lease = take(&lock(&proxy.url(), KEY));
+    let lease = settling_lease(&proxy.url());
     let held = proxy.hold(Matcher::evalsha().once());
     lease.release().unwrap();
     let other = take(&lock(&server.url(), KEY));
@@ -293,12 +281,7 @@ fn a_release_through_refused_connections_is_unknown_within_the_bound() {
 fn a_release_outlives_a_short_outage() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let lease = take(
-        &client_with(&proxy.url(), PATIENCE)
-            .lock(KEY)
-            .build()
-            .unwrap(),
-    );
+    let lease = take(&lock(&proxy.url(), KEY));
     proxy.refuse_connections();
     proxy.reset_all();
     let release = thread::spawn(move || lease.release());
@@ -329,12 +312,10 @@ fn an_unknown_release_whose_right_is_taken_away_stays_unknown() {
     let user = "user app on >secret ~order:* +set +eval +evalsha +get +del +pexpire +pttl +role";
     let server = Server::with(&[user]);
     let proxy = Proxy::to(&server);
-    let lease = take(&lock(&proxy.url_as("app", "secret"), KEY));
-    let held = proxy.hold(Matcher::evalsha().once());
-    let release = thread::spawn(move || lease.release());
-    held.wait();
+    let lease = settling_lease(&proxy.url_as("app", "secret"));
+    proxy.swallow(Matcher::evalsha().once());
     server.cmd(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
-    let error = release.join().unwrap().unwrap_err();
+    let error = lease.release().unwrap_err();
     assert!(error.is_unknown(), "it may have run before: {error:?}");
     assert!(error.may_hold_until().is_some());
 }

@@ -1,38 +1,45 @@
 //! What goes over the wire: as much as is needed, and never what must not.
 
+mod asked;
+mod memory_use;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Client, Lease, Lock, Stats};
+use leasehold::{Client, Lease, Lock};
 use redis::Value;
 
-use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Server, logs, within};
+use crate::links::patient;
+use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Server, logs};
 
-/// Both timeouts of the clients here: a test that lets one run out is still quick, and a busy
-/// machine keeps it.
+/// How long a client waits for a reply where a test lets it wait in vain.
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(crate) fn client(url: &str) -> Client {
-    client_with(url, TIMEOUT)
+/// What a starved machine may add to a bound.
+pub(crate) const SLACK: Duration = Duration::from_millis(1_500);
+
+/// A client that soon gives a reply up for lost, and has all the time to settle it.
+pub(crate) fn settling(url: &str) -> Client {
+    let builder = Client::builder(url).connect_timeout(PATIENCE);
+    builder.command_timeout(TIMEOUT).build().unwrap()
 }
 
-/// A client with these timeouts, to connect and for a command.
+/// A client with this timeout, to connect and for a command.
 pub(crate) fn client_with(url: &str, timeout: Duration) -> Client {
     let builder = Client::builder(url).connect_timeout(timeout);
     builder.command_timeout(timeout).build().unwrap()
 }
 
-/// A lock for 30 s of a client of its own.
+/// A lock for 30 s of a patient client of its own.
 pub(crate) fn lock(url: &str, key: &str) -> Lock {
-    client(url).lock(key).build().unwrap()
+    patient(url).lock(key).build().unwrap()
 }
 
-/// Takes a lock that is free.
+/// Takes a lock that is free, with the patience that a client with short timeouts lacks.
 #[track_caller]
 pub(crate) fn take(lock: &Lock) -> Lease {
-    let lease = lock.try_acquire().unwrap();
-    lease.expect("the lock is free")
+    lock.acquire_timeout(PATIENCE).expect("the lock is free")
 }
 
 /// The records that were to be set, each time that one was: by `SET`, or by the script that takes
@@ -74,7 +81,7 @@ const CYCLES: usize = 50;
 /// Fifty cycles on a fresh client, and everything that the server saw of them.
 fn fifty_cycles(url: &str, server: &Server) -> Vec<Vec<String>> {
     let monitor = Monitor::on(server);
-    let lock = client(url).lock("order:1").label("night shift");
+    let lock = patient(url).lock("order:1").label("night shift");
     let lock = lock.ttl(Duration::from_millis(12_345)).build().unwrap();
     for _ in 0..CYCLES {
         let lease = take(&lock);
@@ -137,7 +144,7 @@ fn a_cycle_is_one_set_and_one_evalsha_and_nothing_else_over_a_unix_socket() {
 fn times_to_live_are_sent_in_whole_milliseconds() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let lock = client(&proxy.url()).lock("order:1").fenced();
+    let lock = patient(&proxy.url()).lock("order:1").fenced();
     let lock = lock.ttl(Duration::from_nanos(2_345_678_901_234));
     let lease = take(&lock.build().unwrap());
     lease.renew().unwrap();
@@ -162,7 +169,7 @@ fn times_to_live_are_sent_in_whole_milliseconds() {
 /// Every call that speaks to a server, with `before` ahead of each.
 fn every_call(url: &str, mut before: impl FnMut()) {
     for fenced in [false, true] {
-        let client = client(url);
+        let client = patient(url);
         let lock = client.lock("order:1");
         let lock = if fenced { lock.fenced() } else { lock };
         let lock = lock.build().unwrap();
@@ -243,7 +250,7 @@ fn no_failure_makes_a_client_delete_or_prolong_unconditionally() {
     proxy.reset_before(Matcher::any_of(&["SET", "EVALSHA"]).nth(9));
     proxy.answer(Matcher::evalsha().nth(4), "-BUSY later\r\n");
     proxy.answer(Matcher::evalsha().nth(6), "-NOSCRIPT\r\n");
-    let lock = lock(&proxy.url(), "order:1");
+    let lock = settling(&proxy.url()).lock("order:1").build().unwrap();
     for _ in 0..8 {
         let lease = lock.acquire_timeout(PATIENCE).unwrap();
         // Whatever comes of it: here only the words count.
@@ -280,7 +287,8 @@ fn a_panic_while_the_server_is_gone_aborts_nothing_either() {
     let server = Server::start();
     let mark = logs::mark();
     let key = "order:panic-without-server";
-    let lock = lock(&server.url(), key);
+    let lock = client_with(&server.url(), TIMEOUT).lock(key).build();
+    let lock = lock.unwrap();
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let _lease = take(&lock);
         server.kill();
@@ -315,148 +323,4 @@ fn a_record_of_the_documented_pattern_is_respected_and_so_is_ours() {
     );
     lease.release().unwrap();
     assert_eq!(server.cmd(&foreign), Value::Okay);
-}
-
-#[test]
-fn inspect_tells_who_holds_a_lock_and_for_how_long() {
-    let server = Server::start();
-    let client = client(&server.url());
-    assert_eq!(client.inspect("order:1").unwrap(), None);
-
-    let lock = client.lock("order:1").label("night shift").build().unwrap();
-    let lease = take(&lock);
-    let holder = client.inspect("order:1").unwrap().unwrap();
-    assert_eq!(holder.fingerprint(), lease.token().fingerprint());
-    assert_eq!(holder.label(), Some("night shift"));
-    let remaining = holder.remaining().unwrap();
-    assert!(remaining <= Duration::from_secs(30) && Duration::from_secs(20) < remaining);
-    lease.release().unwrap();
-
-    server.cmd(&["SET", "order:2", "somebody else's"]);
-    let holder = client.inspect("order:2").unwrap().unwrap();
-    assert_eq!((holder.label(), holder.remaining()), (None, None));
-    server.cmd(&["RPUSH", "order:3", "a list"]);
-    assert!(client.inspect("order:3").unwrap_err().is_wrong_type());
-    assert!(client.inspect("").unwrap_err().is_config());
-}
-
-#[test]
-fn ping_is_one_command_that_rights_for_locks_allow() {
-    let server = Server::with(&["user app on >secret ~order:* +set"]);
-    let client = client(&server.url_as("app", "secret"));
-    let monitor = Monitor::on(&server);
-    client.ping().unwrap();
-    monitor.clear();
-    let took = client.ping().unwrap();
-    assert!(!took.is_zero() && took < TIMEOUT);
-    assert_eq!(monitor.commands(), [["HELLO"]]);
-}
-
-#[test]
-fn a_question_to_a_silent_server_is_unavailable_within_both_timeouts() {
-    let server = Server::start();
-    for link_is_open in [true, false] {
-        for ask in [
-            |client: &Client| client.inspect("order:1").map(drop),
-            |client: &Client| client.ping().map(drop),
-        ] {
-            let proxy = Proxy::to(&server);
-            let client = client_with(&proxy.url(), TIMEOUT / 5);
-            if link_is_open {
-                client.ping().unwrap();
-            }
-            proxy.swallow_everything();
-            let error = within(TIMEOUT / 5 * 2 + TIMEOUT, move || ask(&client)).unwrap_err();
-            assert!(error.is_unavailable(), "{error:?}");
-        }
-    }
-}
-
-#[test]
-fn stats_add_up() {
-    let server = Server::start();
-    let proxy = Proxy::to(&server);
-    let client = client(&proxy.url());
-    assert_eq!(client.stats(), Stats::default());
-    let lock = client.lock("order:1").build().unwrap();
-
-    let lease = take(&lock);
-    assert!(lock.try_acquire().unwrap().is_none());
-    assert!(lock.acquire_timeout(Duration::ZERO).is_err());
-    lease.renew().unwrap();
-    lease.release().unwrap();
-    let stats = client.clone().stats();
-    assert_eq!((stats.acquired, stats.released, stats.lost), (1, 1, 0));
-    assert_eq!((stats.contended, stats.timed_out), (2, 1));
-    assert_eq!((stats.renewals_ok, stats.renewals_failed), (1, 0));
-    let margin = stats.smallest_margin.unwrap();
-    assert!(margin < Duration::from_secs(30) && Duration::from_secs(15) < margin);
-    assert_eq!((stats.unknown_resolved, stats.reconnects), (0, 0));
-
-    let lease = take(&lock);
-    server.cmd(&["DEL", "order:1"]);
-    assert!(lease.renew().unwrap_err().is_lost());
-    assert!(lease.release().unwrap_err().is_lost());
-    let stats = client.stats();
-    assert_eq!((stats.acquired, stats.released, stats.lost), (2, 1, 1));
-    assert_eq!((stats.renewals_ok, stats.renewals_failed), (1, 1));
-
-    proxy.drop_reply(Matcher::command("SET").once());
-    take(&lock).release().unwrap();
-    let stats = client.stats();
-    assert_eq!((stats.acquired, stats.released, stats.lost), (3, 2, 1));
-    assert_eq!((stats.unknown_resolved, stats.unknown_unresolved), (1, 0));
-    assert_eq!(stats.reconnects, 1);
-
-    proxy.refuse_connections();
-    proxy.swallow("SET");
-    assert!(lock.try_acquire().unwrap_err().is_unknown());
-    let stats = client.stats();
-    assert_eq!((stats.acquired, stats.unknown_unresolved), (3, 1));
-}
-
-#[test]
-fn a_cycle_allocates_at_most_four_times_however_many_leases_live() {
-    let server = Server::start();
-    let client = client(&server.url());
-    let lock = client.lock("order:1").build().unwrap();
-    let hundred_cycles = || {
-        for _ in 0..100 {
-            take(&lock).release().unwrap();
-        }
-    };
-    hundred_cycles();
-    let alone = allocation_counter::measure(hundred_cycles);
-    assert!(alone.count_total <= 400, "{alone:?}");
-    assert_eq!(alone.count_current, 0, "{alone:?}");
-    let crowd: Vec<Lease> = (0..500)
-        .map(|n| take(&client.lock(format!("crowd:{n}")).build().unwrap()))
-        .collect();
-    let crowded = allocation_counter::measure(hundred_cycles);
-    assert!(crowded.count_total <= alone.count_total, "{crowded:?}");
-    drop(crowd);
-}
-
-#[test]
-fn a_cycle_allocates_at_most_four_times_while_threads_queue_for_a_link() {
-    const EACH: u64 = 300;
-    let server = Server::start();
-    let client = Client::builder(&server.url());
-    let client = client.max_links(1).build().unwrap();
-    let cycles = |key: &str| {
-        let lock = client.lock(key).build().unwrap();
-        allocation_counter::measure(|| (0..EACH).for_each(|_| take(&lock).release().unwrap()))
-    };
-    let crowd = || {
-        thread::scope(|scope| {
-            let cycles = &cycles;
-            let threads = ["a", "b", "c", "d"].map(|key| scope.spawn(move || cycles(key)));
-            threads.map(|thread| thread.join().unwrap())
-        })
-    };
-    // The queue itself grows once.
-    crowd();
-    for counted in crowd() {
-        assert!(counted.count_total <= 4 * EACH, "{counted:?}");
-    }
 }

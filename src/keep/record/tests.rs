@@ -163,7 +163,10 @@ fn a_released_lease_takes_no_confirmation_and_is_not_lost() {
     assert_eq!(before.lost, None);
     assert!(record.confirm(clock.now(), clock.now()).is_err());
     clock.advance(ms(5_000));
-    assert_eq!(record.standing(clock.now()), Standing::Released);
+    assert_eq!(
+        record.standing(clock.now()),
+        Standing::Released(LostBy::Released)
+    );
     assert_eq!(record.site.counters.read().lost, 0);
 }
 

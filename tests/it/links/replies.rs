@@ -275,7 +275,9 @@ fn nonsense_in_answer_to_an_acquisition_is_settled_on_another_link() {
     for nonsense in NONSENSE {
         let (server, used) = first_says("SET", nonsense);
         let client = patient(&server.url());
+        let start = Instant::now();
         let lease = acquire(&client).unwrap().expect(nonsense);
+        assert!(start.elapsed() < SLACK, "{nonsense} is waited on");
         assert_not_used_after("SET", &used);
         assert_eq!(
             (server.connections(), server.count("SET")),
@@ -296,11 +298,13 @@ fn nonsense_in_answer_to_a_release_is_settled_on_another_link() {
     {
         let (server, used) = first_says("EVALSHA", nonsense);
         let client = patient(&server.url());
+        let start = Instant::now();
         acquire(&client)
             .unwrap()
             .unwrap()
             .release()
             .expect(nonsense);
+        assert!(start.elapsed() < SLACK, "{nonsense} is waited on");
         assert_not_used_after("EVALSHA", &used);
         assert_eq!(server.connections(), 2, "{nonsense}");
         assert_eq!(client.stats().unknown_resolved, 1);
@@ -315,9 +319,11 @@ fn nonsense_in_answer_to_a_look_is_an_error_and_the_next_look_is_on_another_link
     {
         let (server, used) = first_says("EVALSHA", nonsense);
         let client = patient(&server.url());
+        let start = Instant::now();
         let error = client.inspect("order:1").unwrap_err();
         assert!(error.is_unavailable(), "{nonsense}: {error:?}");
         said(&error);
+        assert!(start.elapsed() < SLACK, "{nonsense} is waited on");
         assert_not_used_after("EVALSHA", &used);
         let _ = client.inspect("order:1");
         assert_eq!(server.connections(), 2, "{nonsense}");
