@@ -17,6 +17,10 @@ use crate::token::{self, Token};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_LINKS: usize = 8;
 
+/// Bytes of a record that are looked at: enough for a token and a label of any sense, and no
+/// download of whatever somebody else keeps at the key.
+const LONGEST_SEEN: u64 = 4096;
+
 /// The shortest timeout that a socket can be given and keep.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 
@@ -109,7 +113,7 @@ impl Client {
         let (seen, _) = self
             .base
             .server
-            .read(&keys, self.bound())
+            .read(&keys, LONGEST_SEEN, self.bound())
             .map_err(|fault| error(Action::Read, Some(keys.record()), fault))?;
         Ok(seen.map(|seen| Holder {
             fingerprint: token::fingerprint(&seen.record),
@@ -215,8 +219,9 @@ impl ClientBuilder {
         self
     }
 
-    /// The most links that are open at a time; while a broken one is being fenced off, one
-    /// more. At least 1. Defaults to 8.
+    /// The most links that are used at a time. A caller who has to settle a lost reply has two
+    /// more for that time: the broken one, which is kept open and not used, and a new one, so
+    /// that settling does not wait behind the commands of others. At least 1. Defaults to 8.
     pub fn max_links(mut self, max_links: usize) -> Self {
         self.max_links = max_links;
         self
@@ -292,7 +297,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The fingerprint of the record, as [`Token::fingerprint`] gives it to the holder.
+    /// The fingerprint of the record, as [`Token::fingerprint`] gives it to the holder. Of a
+    /// record longer than 4096 bytes, of its beginning.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint

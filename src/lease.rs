@@ -226,8 +226,9 @@ impl Lease {
     ///
     /// Where the reply was lost and a second look finds the record gone while the deadline
     /// has not passed, that was our own deletion: the record could not expire yet. This
-    /// conclusion rests on clocks within the allowance, and on nobody but clients of the
-    /// documented pattern writing the key.
+    /// conclusion is drawn only if `INFO` shows that the server was neither started anew nor
+    /// promoted meanwhile; it rests on clocks within the allowance, and on nobody but clients
+    /// of the documented pattern writing the key.
     ///
     /// # Errors
     ///

@@ -95,11 +95,13 @@
 //! ## `let _ =` drops a lease at once
 //!
 //! `let _ = lock.acquire()?;` releases the lock before the next line. Bind it to a name,
-//! `let _lease = …` if need be.
+//! `let _lease = …` if need be; `#![deny(let_underscore_drop)]` makes the compiler refuse the
+//! other.
 //!
 //! ## `process::exit` and kills
 //!
-//! They run no destructors: the record stands until its ttl is over. A panic that unwinds
+//! They run no destructors, and neither does a lease in a `static`: the record stands until
+//! its ttl is over. A panic that unwinds
 //! does release; with `panic = "abort"` it does not.
 //!
 //! ## Fork
@@ -122,10 +124,12 @@
 //! # Rights
 //!
 //! The least that a user needs for keys under `order:` is
-//! `~order:* +set +eval +evalsha +get +del +pexpire +pttl`, with fences `+time` too. Where
-//! allowed, `+script|load` saves bandwidth, `+client|info +client|kill +info` make the barrier
-//! behind a lost reply possible, and `+role` lets a "not yours" be believed; without them
-//! more outcomes stay unknown.
+//! `~order:* +set +eval +evalsha +get +del +pexpire +pttl`; with fences `+time` too, and with
+//! a database other than 0 `+select`. Where allowed, `+script|load` saves bandwidth,
+//! `+client|info +client|kill +info` make the barrier behind a lost reply possible, and
+//! `+role` lets a "not yours" be believed. Without them more outcomes stay unknown, and
+//! without `+role` an [`adopt`](Lock::adopt) that comes too late is
+//! [`is_unavailable`](Error::is_unavailable) where it would be `None`.
 //!
 //! # Logging
 //!

@@ -6,7 +6,7 @@ use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::Cause;
-use crate::keep::{Record, Site, Standing, release_within};
+use crate::keep::{Record, Site, give_back};
 use crate::server::{Acquired, Bound, Broken, Class, Fault, NO_TURN, Owner};
 use crate::token::Token;
 
@@ -63,7 +63,14 @@ pub(super) fn attempt(
         };
         let fault = match answer {
             Ok(Acquired::Taken { sent, fence }) => {
-                return accept(site, token, sent, fence, 0, limits);
+                let confirmed = Confirmed {
+                    token,
+                    fence,
+                    taken: sent,
+                    sent,
+                    unanswered: 0,
+                };
+                return accept(site, confirmed, limits);
             }
             Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
             Err(fault) => fault,
@@ -119,7 +126,14 @@ fn settle(
         match resolve(site, &token, &broken, limits.step()) {
             Ok(Resolved::Ours { sent, fence }) => {
                 site.counters.unknown_resolved.add_one();
-                return accept(site, token, sent, fence, unanswered, limits);
+                let confirmed = Confirmed {
+                    token,
+                    fence,
+                    taken: limits.attempt_begun,
+                    sent,
+                    unanswered,
+                };
+                return accept(site, confirmed, limits);
             }
             Ok(Resolved::NotOurs { owner }) => {
                 site.counters.unknown_resolved.add_one();
@@ -176,32 +190,41 @@ fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
     Attempt::Unknown { cause, reached }
 }
 
+/// A lock that was confirmed.
+struct Confirmed {
+    token: Token,
+    fence: Option<u64>,
+    /// When the command that took it was sent, or earlier: `max_hold` counts from here.
+    taken: Time,
+    /// When the command that confirmed it was sent: validity counts from here.
+    sent: Time,
+    /// Renewals sent since then and not answered.
+    unanswered: u32,
+}
+
 /// A lock that is confirmed when hardly anything of it is left is given back: its holder
 /// would start in the danger zone.
-fn accept(
-    site: &Arc<Site>,
-    token: Token,
-    sent: Time,
-    fence: Option<u64>,
-    unanswered: u32,
-    limits: &Limits<'_>,
-) -> Attempt {
+fn accept(site: &Arc<Site>, confirmed: Confirmed, limits: &Limits<'_>) -> Attempt {
     let now = site.clock.now();
-    let record = Record::new(site, token, fence, sent, now);
+    let Confirmed {
+        token,
+        fence,
+        taken,
+        sent,
+        unanswered,
+    } = confirmed;
+    let record = Record::new(site, token, fence, taken, sent, now);
     record.note_unanswered(unanswered);
-    let cause = match record.standing(now) {
-        Standing::Held { .. } if site.fenced && fence.is_none() => Cause::FenceGone,
-        Standing::Held { .. } => return Attempt::Taken(Arc::new(record)),
-        Standing::Danger { remaining } => Cause::TooLate {
-            left: remaining,
-            danger: site.terms.danger(),
-        },
-        Standing::Lost(_) | Standing::Released(_) => Cause::TooLate {
-            left: std::time::Duration::ZERO,
-            danger: site.terms.danger(),
-        },
+    let left = record.deadline().since(now);
+    let danger = site.terms.danger();
+    let cause = if left <= danger {
+        Cause::TooLate { left, danger }
+    } else if site.fenced && fence.is_none() {
+        Cause::FenceGone
+    } else {
+        return Attempt::Taken(Arc::new(record));
     };
-    if let Err(error) = release_within(&record, limits.left()) {
+    if let Err(error) = give_back(&record, limits.left()) {
         log::warn!(target: "leasehold::acquire", "giving back what came too late: {error}");
     }
     Attempt::NotNow { cause, token: None }

@@ -27,7 +27,7 @@ pub(super) struct Limits<'a> {
     pub(super) canceller: Option<&'a Canceller>,
     pub(super) begun: Time,
     /// When the attempt that is under way began.
-    attempt_begun: Time,
+    pub(super) attempt_begun: Time,
 }
 
 impl<'a> Limits<'a> {

@@ -9,7 +9,7 @@ use super::limits::{Limits, Patience};
 use crate::backoff::{Backoff, Pauses};
 use crate::clock::Time;
 use crate::error::{Action, Cause, Error, Kind};
-use crate::keep::{Record, Site, release_within};
+use crate::keep::{Record, Site, give_back};
 use crate::server::Class;
 use crate::token::Token;
 
@@ -159,7 +159,11 @@ impl Waiter<'_> {
             return Ok(pause);
         }
         self.look_at = Some(now.plus(LOOK_EVERY));
-        match self.site.server.read(&self.site.keys, self.limits.step()) {
+        match self
+            .site
+            .server
+            .read(&self.site.keys, 0, self.limits.step())
+        {
             Ok((Some(seen), _)) => match seen.remaining {
                 Some(remaining) => Ok(pause.min(remaining + Duration::from_millis(1))),
                 None => {
@@ -197,8 +201,11 @@ impl Waiter<'_> {
     /// A wait that was cancelled while its command was on the way leaves no record.
     fn taken(&self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
         if self.limits.is_cancelled() {
-            release_within(&record, self.site.timeouts.command)?;
-            return Ok(None);
+            return match give_back(&record, self.site.timeouts.command) {
+                // A record that has gone by itself is not left behind either.
+                Err(error) if !error.is_lost() => Err(error),
+                _ => Ok(None),
+            };
         }
         self.site.counters.acquired.add_one();
         Ok(Some(record))

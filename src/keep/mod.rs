@@ -9,7 +9,7 @@ mod terms;
 
 pub(crate) use base::Base;
 pub(crate) use record::{Record, Standing};
-pub(crate) use release::{release, release_within};
+pub(crate) use release::{give_back, release};
 pub(crate) use renew::{renew, verify};
 pub(crate) use site::Site;
 pub(crate) use terms::{Options, Renewal, Terms};

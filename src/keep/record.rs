@@ -74,18 +74,20 @@ pub(crate) struct Before {
 }
 
 impl Record {
-    /// A lease whose acquisition was sent at `sent` and confirmed at `now`.
+    /// A lease that was taken at `taken`, or later, and whose confirmation was sent for at
+    /// `sent` and read at `now`.
     pub(crate) fn new(
         site: &Arc<Site>,
         token: Token,
         fence: Option<u64>,
+        taken: Time,
         sent: Time,
         now: Time,
     ) -> Self {
         let terms = &site.terms;
         let cap = terms
             .max_hold()
-            .map_or(Time::MAX, |max_hold| sent.plus(max_hold));
+            .map_or(Time::MAX, |max_hold| taken.plus(max_hold));
         let deadline = sent.plus(terms.validity()).min(cap);
         Self {
             word: AtomicU64::new(deadline.as_nanos().max(ENDINGS)),
@@ -97,6 +99,14 @@ impl Record {
             site: Arc::clone(site),
             token,
             fence,
+        }
+    }
+
+    /// The deadline as it stands; the clock's origin once the lease has ended.
+    pub(crate) fn deadline(&self) -> Time {
+        match self.word.load(Ordering::Acquire) {
+            0..ENDINGS => Time::from_nanos(0),
+            word => Time::from_nanos(word),
         }
     }
 

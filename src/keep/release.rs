@@ -13,11 +13,30 @@ use crate::server::{Answer, Bound, Broken, Class, Owner};
 ///
 /// `Ok` only if the record was deleted by us. Never an unconditional delete.
 pub(crate) fn release(record: &Record) -> Result<(), Error> {
-    release_within(record, Duration::MAX)
+    let (result, before) = delete(record, Duration::MAX);
+    match &result {
+        Ok(()) => record.site.counters.released.add_one(),
+        // A loss that somebody has seen before is counted and logged already.
+        Err(error) if error.is_lost() && before.deadline.is_some() => {
+            record.site.counters.lost.add_one();
+            log::warn!(
+                target: "leasehold::release",
+                "{error} (fingerprint {}); its record was not touched",
+                record.token.fingerprint()
+            );
+        }
+        Err(_) => {}
+    }
+    result
 }
 
-/// Releases within `most`, and never longer than [`release`] does.
-pub(crate) fn release_within(record: &Record, most: Duration) -> Result<(), Error> {
+/// Gives back, within `most` and never longer than [`release`] takes, what was never handed
+/// out: it is neither a lease released nor one lost.
+pub(crate) fn give_back(record: &Record, most: Duration) -> Result<(), Error> {
+    delete(record, most).0
+}
+
+fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
     let site = &record.site;
     let span = site
         .terms
@@ -35,20 +54,7 @@ pub(crate) fn release_within(record: &Record, most: Duration) -> Result<(), Erro
         unanswered: None,
     }
     .settle(now.plus(span));
-    match &result {
-        Ok(()) => record.site.counters.released.add_one(),
-        // A loss that somebody has seen before is counted and logged already.
-        Err(error) if error.is_lost() && before.deadline.is_some() => {
-            record.site.counters.lost.add_one();
-            log::warn!(
-                target: "leasehold::release",
-                "{error} (fingerprint {}); its record was not touched",
-                record.token.fingerprint()
-            );
-        }
-        Err(_) => {}
-    }
-    result
+    (result, before)
 }
 
 struct Release<'a> {
@@ -139,10 +145,10 @@ impl Release<'_> {
             // The record may stand on the primary that this server is perhaps a replica of.
             return Err(self.unknown(Cause::RoleUntold));
         };
-        if answer.proven && in_time && !answer.another_run {
+        if answer.proven && in_time && answer.shares_history {
             // Nothing but our own release can have removed it: it could not expire yet,
-            // and whoever holds the key now has found it free. A server that was started
-            // anew may have come back without it.
+            // whoever holds the key now has found it free, and the server is not one that
+            // was started anew or promoted, and came back without it.
             site.counters.unknown_resolved.add_one();
             return Ok(());
         }

@@ -63,8 +63,11 @@ pub(crate) fn verify(record: &Record) -> Result<(), Error> {
     standing_or_lost(record)?;
     let span = site.timeouts.connect.saturating_add(site.timeouts.command);
     let bound = Bound::by(site.clock.now().plus(span));
-    let by = match site.server.read(&site.keys, bound) {
-        Ok((Some(seen), _)) if seen.record == record.token.expose().as_bytes() => {
+    let ours = record.token.expose().as_bytes();
+    // One byte more than ours tells a longer record from it.
+    let most = ours.len() as u64 + 1;
+    let by = match site.server.read(&site.keys, most, bound) {
+        Ok((Some(seen), _)) if seen.record == ours => {
             return standing_or_lost(record);
         }
         Ok((Some(_), _)) => LostBy::TakenOver,

@@ -50,10 +50,10 @@ impl Broken {
         self.fenced_off.load(Ordering::Acquire)
     }
 
-    /// Whether `other` is known to lead to another run of a server than this link did: what
-    /// is missing there may have been lost with the old one.
-    pub(super) fn is_of_another_run(&self, other: &Identity) -> bool {
-        self.identity.same_run(other) == Some(false)
+    /// Whether `other` is known to lead to the same history of data as this link did: only
+    /// then is what is missing there known to have been removed by a command.
+    pub(super) fn shares_history(&self, other: &Identity) -> bool {
+        self.identity.history.is_some() && self.identity.history == other.history
     }
 }
 
@@ -63,6 +63,9 @@ pub(crate) struct Identity {
     pub(crate) connection: Option<Connection>,
     /// The server's own random name for this run of its process.
     pub(crate) run: Option<String>,
+    /// The name of its replication history, which is another one after a restart and after a
+    /// promotion: then data may have been lost without a command.
+    pub(crate) history: Option<String>,
 }
 
 impl Identity {
@@ -100,12 +103,12 @@ impl Connection {
     }
 }
 
-/// The name of the run in what `INFO server` answers.
-pub(super) fn run_of_info(info: &str) -> Option<String> {
+/// The value of one field in what `INFO` answers.
+pub(super) fn field_of_info(info: &str, field: &str) -> Option<String> {
     info.lines()
-        .find_map(|line| line.strip_prefix("run_id:"))
-        .map(|run| run.trim().to_owned())
-        .filter(|run| !run.is_empty())
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -136,13 +139,15 @@ mod tests {
         let of = |run: Option<&str>| Identity {
             connection: None,
             run: run.map(str::to_owned),
+            history: None,
         };
         assert_eq!(of(Some("a")).same_run(&of(Some("a"))), Some(true));
         assert_eq!(of(Some("a")).same_run(&of(Some("b"))), Some(false));
         assert_eq!(of(None).same_run(&of(Some("b"))), None);
         assert_eq!(of(None).same_run(&of(None)), None);
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\ntcp_port:1\r\n";
-        assert_eq!(run_of_info(info).as_deref(), Some("0a1b"));
-        assert_eq!(run_of_info("run_id:\r\n"), None);
+        assert_eq!(field_of_info(info, "run_id").as_deref(), Some("0a1b"));
+        assert_eq!(field_of_info(info, "run"), None);
+        assert_eq!(field_of_info("run_id:\r\n", "run_id"), None);
     }
 }

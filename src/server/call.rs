@@ -63,7 +63,7 @@ pub(super) struct Outcome {
     pub(super) value: Value,
     pub(super) sent: Time,
     barrier: bool,
-    another_run: bool,
+    shares_history: bool,
     role: Role,
 }
 
@@ -173,9 +173,9 @@ impl Call<'_> {
             value,
             sent,
             barrier: preface.broken.is_some_and(Broken::is_fenced_off),
-            another_run: preface
+            shares_history: preface
                 .broken
-                .is_some_and(|broken| broken.is_of_another_run(link.identity())),
+                .is_some_and(|broken| broken.shares_history(link.identity())),
             role,
         })
     }
@@ -219,7 +219,7 @@ impl Call<'_> {
             owner,
             proven,
             barrier: outcome.barrier,
-            another_run: outcome.another_run,
+            shares_history: outcome.shares_history,
             sent: outcome.sent,
             fence,
         })

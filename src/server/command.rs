@@ -1,10 +1,12 @@
 //! Packing commands into the bytes that go out.
 
+use std::fmt;
+
 /// A batch of packed commands.
 ///
 /// `redis::Cmd` packs as well, at the price of allocations for each command (two with a
 /// reused `Cmd`); this buffer is kept by its link, and a command costs none.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     first_end: usize,
@@ -70,6 +72,15 @@ impl Batch {
                 .extend_from_slice(Decimal::of(number as u64).as_bytes());
         }
         self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Tokens and passwords are packed in it: it shows its length alone.
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("length", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
-use super::broken::{Connection, Identity, run_of_info};
+use super::broken::{Connection, Identity, field_of_info};
 use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::link::Link;
@@ -85,6 +85,9 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
     steps.push(Step::Connection);
     link.batch.push(&[b"INFO", b"server"]);
     steps.push(Step::Run);
+    // One command each: before Redis 7 `INFO` takes a single section.
+    link.batch.push(&[b"INFO", b"replication"]);
+    steps.push(Step::History);
     for script in scripts::all() {
         link.batch
             .push(&[b"SCRIPT", b"LOAD", script.code().as_bytes()]);
@@ -98,6 +101,13 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
         match (step, reply) {
             (Step::Must(command), Value::ServerError(error)) => {
                 let mut fault = Fault::of_reply(command, link.server(), &error);
+                // A proxy may repeat in its own words what it was sent.
+                if let (Cause::Reply { text, .. }, Some(password)) =
+                    (&mut fault.cause, address.password())
+                    && !password.is_empty()
+                {
+                    *text = text.replace(password, "…");
+                }
                 // An answer that names no reason is still a no: without it nothing works.
                 if fault.class == Class::Unknown {
                     fault.class = Class::Refused;
@@ -122,7 +132,11 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                 identity.connection = text(&info).and_then(Connection::from_client_info);
             }
             (Step::Run, Value::BulkString(info)) => {
-                identity.run = text(&info).and_then(run_of_info);
+                identity.run = text(&info).and_then(|info| field_of_info(info, "run_id"));
+            }
+            (Step::History, Value::BulkString(info)) => {
+                identity.history =
+                    text(&info).and_then(|info| field_of_info(info, "master_replid"));
             }
             _ => {}
         }
@@ -144,6 +158,8 @@ enum Step {
     Connection,
     /// The name of the server's run.
     Run,
+    /// The name of its data's history.
+    History,
     May,
 }
 
@@ -152,7 +168,7 @@ impl Step {
         match self {
             Self::Must(command) => command,
             Self::Connection => "CLIENT INFO",
-            Self::Run => "INFO",
+            Self::Run | Self::History => "INFO",
             Self::May => "SCRIPT LOAD",
         }
     }

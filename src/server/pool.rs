@@ -140,7 +140,14 @@ impl Pool {
             return result;
         }
         self.free_slot();
-        self.distrust_idle();
+        self.state.lock().broken += 1;
+        if result
+            .as_ref()
+            .err()
+            .is_none_or(|fault| self.is_contagious(fault))
+        {
+            self.distrust_idle();
+        }
         if let Err(fault) = &mut result
             && fault.class == Class::Unknown
         {
@@ -225,7 +232,6 @@ impl Pool {
             self.timeouts.command,
             until.min(bound.end),
         )?;
-        mem::forget(slot);
         let replaces = {
             let mut state = self.state.lock();
             let replaces = state.broken != 0;
@@ -236,6 +242,7 @@ impl Pool {
             self.counters.reconnects.add_one();
             log::debug!(target: "leasehold::link", "connected to `{}` again", self.server);
         }
+        mem::forget(slot);
         Ok(Box::new(link))
     }
 
@@ -277,11 +284,19 @@ impl Pool {
         }
     }
 
+    /// Whether what ended a link may have ended the others too: not the mere impatience of a
+    /// caller whose time was shorter than the command timeout.
+    fn is_contagious(&self, fault: &Fault) -> bool {
+        match fault.cause {
+            Cause::TimedOut { after, .. } => self.timeouts.command <= after,
+            _ => true,
+        }
+    }
+
     /// Drops the idle links: one has just failed, and what took it may have taken them.
     fn distrust_idle(&self) {
         let idle = {
             let mut state = self.state.lock();
-            state.broken += 1;
             let idle = mem::take(&mut state.idle);
             state.open -= idle.len();
             state.broken += idle.len();

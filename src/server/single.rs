@@ -147,11 +147,12 @@ impl Verbs for SingleServer {
         self.compare(call, after, bound, Order::Front)
     }
 
-    fn read(&self, keys: &Keys, bound: Bound) -> Result<(Option<Seen>, bool), Fault> {
+    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<(Option<Seen>, bool), Fault> {
+        let most = Decimal::of(most);
         let call = Call {
             script: &scripts::READ,
             keys: &[keys.record().as_bytes()],
-            arguments: &[],
+            arguments: &[most.as_bytes()],
             compares: false,
             draws_fence: false,
         };

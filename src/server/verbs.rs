@@ -69,9 +69,9 @@ pub(crate) struct Answer {
     pub(crate) proven: bool,
     /// Whether an earlier command on a broken link is proven never to run any more.
     pub(crate) barrier: bool,
-    /// Whether it is known that the broken link led to another run of a server: what is gone
-    /// here may have been lost with that one.
-    pub(crate) another_run: bool,
+    /// Whether it is known that the server has lost no data since the broken link was opened:
+    /// only then was what is gone removed by a command.
+    pub(crate) shares_history: bool,
     /// The clock before the script was sent.
     pub(crate) sent: Time,
     /// The fence counter, where the target is fenced and the record ours.
@@ -81,6 +81,7 @@ pub(crate) struct Answer {
 /// What stands at a key.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    /// Its beginning, as long as was asked for.
     pub(crate) record: Vec<u8>,
     /// `None` if the record has no expiry.
     pub(crate) remaining: Option<Duration>,
@@ -113,8 +114,9 @@ pub(crate) trait Verbs: Send + Sync {
         bound: Bound,
     ) -> Result<Answer, Fault>;
 
-    /// What stands at the key, and whether the server is known to be a primary.
-    fn read(&self, keys: &Keys, bound: Bound) -> Result<(Option<Seen>, bool), Fault>;
+    /// What stands at the key, cut off behind `most` bytes, and whether the server is known to
+    /// be a primary.
+    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<(Option<Seen>, bool), Fault>;
 
     /// One round trip with a command that every user may send.
     fn ping(&self, bound: Bound) -> Result<Duration, Fault>;

@@ -30,7 +30,7 @@ impl Verbs for NoServer {
     fn release(&self, _: Target<'_>, _: Option<&Broken>, _: Bound) -> Result<Answer, Fault> {
         unreachable!("a record does not release")
     }
-    fn read(&self, _: &Keys, _: Bound) -> Result<(Option<Seen>, bool), Fault> {
+    fn read(&self, _: &Keys, _: u64, _: Bound) -> Result<(Option<Seen>, bool), Fault> {
         unreachable!("a record does not read")
     }
     fn ping(&self, _: Bound) -> Result<Duration, Fault> {
@@ -69,7 +69,8 @@ fn record(clock: &FakeClock, max_hold: Option<Duration>) -> Record {
         fenced: false,
     });
     let sent = Time::from_nanos(START);
-    Record::new(&site, Token::fresh(None).unwrap(), None, sent, clock.now())
+    let token = Token::fresh(None).unwrap();
+    Record::new(&site, token, None, sent, sent, clock.now())
 }
 
 #[test]

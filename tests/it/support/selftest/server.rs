@@ -100,7 +100,7 @@ fn lines_of_configuration_are_obeyed() {
 }
 
 #[test]
-#[should_panic(expected = "Bad directive")]
+#[should_panic(expected = "no-such-line")]
 fn a_line_that_the_server_does_not_know_is_told_with_its_log() {
     Server::with(&["no-such-line 1"]);
 }
