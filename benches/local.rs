@@ -177,7 +177,7 @@ fn deadlines(criterion: &mut Criterion) {
     );
     let lease = || {
         let token = Token::fresh(None).expect("the system has randomness");
-        Record::new(&site, token, None, sent, now)
+        Record::new(&site, token, None, sent, sent, now)
     };
     let mut group = criterion.benchmark_group("deadline");
     group.bench_function("options checked", |bencher| {
@@ -190,7 +190,7 @@ fn deadlines(criterion: &mut Criterion) {
     group.bench_function("new lease", |bencher| {
         bencher.iter_batched(
             || Token::fresh(None).expect("the system has randomness"),
-            |token| Record::new(&site, token, None, black_box(sent), now),
+            |token| Record::new(&site, token, None, sent, black_box(sent), now),
             BatchSize::SmallInput,
         );
     });
