@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock::{Clock, Time};
+use crate::fork::Origin;
 
 /// Ends waits for a lock from any thread.
 ///
@@ -22,16 +23,23 @@ use crate::clock::{Clock, Time};
 /// std::thread::spawn(move || elsewhere.cancel()).join().unwrap();
 /// assert!(canceller.is_cancelled());
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Canceller {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    origin: Origin,
     cancelled: AtomicBool,
     mutex: Mutex<()>,
     changed: Condvar,
+}
+
+impl Default for Canceller {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// It is one flag: a panic leaves nothing half done.
@@ -42,12 +50,23 @@ impl Canceller {
     /// A canceller that has not been used.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            shared: Arc::new(Shared {
+                origin: Origin::here(),
+                cancelled: AtomicBool::new(false),
+                mutex: Mutex::new(()),
+                changed: Condvar::new(),
+            }),
+        }
     }
 
     /// Ends every wait that was given this canceller or a clone of it, now and from now on.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::Release);
+        // In the child of a fork nobody waits, and the mutex may be held for ever.
+        if self.shared.origin.is_elsewhere() {
+            return;
+        }
         // Taken and let go: a waiter that has looked at the flag and not yet gone to sleep
         // holds it, and must not miss the notice.
         drop(self.shared.mutex.lock());
