@@ -30,9 +30,8 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// # Links
 ///
 /// Links are opened when they are needed, at most [`max_links`](ClientBuilder::max_links),
-/// and a thread that finds none free waits its turn, for at most the command timeout at a
-/// time (a single try is then [`is_unavailable`](Error::is_unavailable), a wait goes on). A
-/// link is dropped at its first failure
+/// and a thread that finds none free waits its turn within the time that its call may take.
+/// A link is dropped at its first failure
 /// and after 30 s without use. Nothing is sent over a link but what a caller asked for:
 /// there is no health check.
 ///

@@ -114,7 +114,7 @@ impl LockBuilder {
     }
 
     /// A line of text that stands behind the token in the record, for people who look at
-    /// it: a host name, a job. It must not be empty and must have no control characters.
+    /// it: a host name, a job. It has 1 to 1024 bytes and no control characters.
     /// Whoever can read the key can read it.
     ///
     /// Defaults to none.
@@ -135,8 +135,8 @@ impl LockBuilder {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for an empty key, a label that is empty or has a
-    /// control character, and options that break a rule stated at their setters.
+    /// [`is_config`](Error::is_config) for an empty key, a label that is empty, too long or has
+    /// a control character, and options that break a rule stated at their setters.
     pub fn build(self) -> Result<Lock, Error> {
         if self.key.is_empty() {
             return Err(Error::config(Config::EmptyKey));
@@ -251,7 +251,8 @@ impl Lock {
     /// is no limit.
     ///
     /// It does not go past its budget by more than one command timeout: a command that is on
-    /// its way is read on for. With a `timeout` of zero it makes one attempt.
+    /// its way is read on for. With a `timeout` of zero it makes one attempt, unless all
+    /// links are busy.
     ///
     /// # Errors
     ///
@@ -307,7 +308,8 @@ impl Lock {
     /// The token is replaced in one step on the server: compare, then set a fresh token (and
     /// draw a fresh fence, if the lock is fenced) with this lock's ttl and label. So of
     /// several adopters one wins, and a handle that still has the old token finds that the
-    /// lock was taken over. It takes as long as [`try_acquire`](Self::try_acquire) at most.
+    /// lock was taken over when it asks the server next; until then its own clock says that it
+    /// is held, which is why [`Lease::detach`] ends the handle. It takes as long as [`try_acquire`](Self::try_acquire) at most.
     ///
     /// # Errors
     ///

@@ -8,6 +8,9 @@ use crate::error::{Cause, Config, Error};
 /// Hexadecimal digits in a token: 20 bytes of randomness, two digits a byte.
 const DIGITS: usize = 40;
 
+/// A label travels with every command, and records are read back up to a few KiB.
+const LONGEST_LABEL: usize = 1024;
+
 /// The text of a lock record: 40 hexadecimal digits and, after a space, the label if there
 /// is one.
 ///
@@ -123,6 +126,12 @@ impl FromStr for Token {
 pub(crate) fn check_label(label: &str) -> Result<(), Config> {
     if label.is_empty() {
         return Err(Config::EmptyLabel);
+    }
+    if LONGEST_LABEL < label.len() {
+        return Err(Config::LabelTooLong {
+            length: label.len(),
+            most: LONGEST_LABEL,
+        });
     }
     match label.chars().position(char::is_control) {
         Some(position) => Err(Config::ControlInLabel { position }),

@@ -7,7 +7,7 @@ use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::Cause;
 use crate::keep::{Record, Site, give_back};
-use crate::server::{Acquired, Bound, Broken, Class, Fault, NO_TURN, Owner};
+use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
 use crate::token::Token;
 
 /// What came of an attempt. A token that is given back may be sent again; one that is not
@@ -76,16 +76,12 @@ pub(super) fn attempt(
             Err(fault) => fault,
         };
         match fault.class {
-            Class::NotSent if fault.command == NO_TURN => {
+            Class::NoTurn => {
                 let cause = fault.cause;
                 return Attempt::NoTurn { token, cause };
             }
-            Class::NotSent
-                if fault.command != "connect" && !reconnected && !limits.is_cancelled() =>
-            {
-                reconnected = true;
-            }
-            Class::NotSent | Class::NotRun => {
+            Class::NotSent if !reconnected && !limits.is_cancelled() => reconnected = true,
+            Class::NotSent | Class::NoLink | Class::NotRun => {
                 let cause = fault.cause;
                 return Attempt::NotNow {
                     cause,
@@ -148,7 +144,7 @@ fn settle(
             }
             Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
             Err(later) => {
-                let away = later.class == Class::NotSent;
+                let away = matches!(later.class, Class::NoLink | Class::NotSent);
                 unanswered += u32::from(later.class == Class::Unknown);
                 reached |= !away;
                 // Whoever does not wait for a server that is away does not do so here.

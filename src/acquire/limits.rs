@@ -56,8 +56,13 @@ impl<'a> Limits<'a> {
         if self.canceller.is_some() {
             // A step cannot be cancelled, only what comes after it; so that a cancelled
             // wait ends within one command timeout, no step takes longer.
+            // Half of it may go into waiting for a turn, so that what is sent has its time.
             let now = self.base.clock.now();
-            return Bound::by(now.plus(command).min(self.end()).max(now));
+            let end = now.plus(command).min(self.end()).max(now);
+            return Bound {
+                begin: now.plus(command / 2).min(end),
+                end,
+            };
         }
         match self.patience {
             // A turn at the links may take its time; link and command have their timeouts.

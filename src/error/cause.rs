@@ -13,6 +13,8 @@ pub(crate) enum Cause {
         server: String,
         source: io::Error,
     },
+    /// Another thread of this client has just failed to open a link.
+    Away { server: String },
     /// The server closed the connection.
     Closed { server: String },
     /// No reply, no accepted byte, or no link in time.
@@ -48,6 +50,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { doing, server, .. } => write!(f, "failed to {doing} `{server}`"),
+            Self::Away { server } => write!(f, "no link to `{server}` could be opened"),
             Self::Closed { server } => write!(f, "`{server}` closed the connection"),
             Self::TimedOut {
                 doing,

@@ -7,6 +7,10 @@ use std::time::Duration;
 pub(crate) enum Config {
     EmptyKey,
     EmptyLabel,
+    LabelTooLong {
+        length: usize,
+        most: usize,
+    },
     ControlInLabel {
         position: usize,
     },
@@ -69,6 +73,9 @@ impl fmt::Display for Config {
         match self {
             Self::EmptyKey => f.write_str("the key is empty"),
             Self::EmptyLabel => f.write_str("the label is empty"),
+            Self::LabelTooLong { length, most } => {
+                write!(f, "the label of {length} bytes is longer than {most}")
+            }
             Self::ControlInLabel { position } => write!(
                 f,
                 "the label has a line break or another control character at position {position}"

@@ -80,10 +80,13 @@ impl Release<'_> {
                 Ok(answer) => return self.judge(answer),
                 Err(fault) => fault,
             };
-            if self.record.stands_until() <= site.clock.now() {
-                // One try was made, for the sake of a server whose clock stands still. There
-                // is nothing left to settle.
-                return Err(Error::lost(site.key(), self.lost_by(Owner::Gone)));
+            if let Some(by) = self.before.lost
+                && self.record.stands_until() <= site.clock.now()
+                && !matches!(fault.class, Class::Refused | Class::WrongType)
+            {
+                // It was over before this began, and its record cannot stand any more. One
+                // try was made, for the sake of a server whose clock stands still.
+                return Err(Error::lost(site.key(), by));
             }
             match fault.class {
                 Class::Unknown => {
@@ -114,7 +117,7 @@ impl Release<'_> {
                         None => site.error(Action::Release, fault),
                     });
                 }
-                Class::NotSent | Class::NotRun => {
+                Class::NoTurn | Class::NoLink | Class::NotSent | Class::NotRun => {
                     let next = site.clock.now().plus(pauses.next_pause());
                     if end <= next {
                         return Err(self.unknown(fault.cause));

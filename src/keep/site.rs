@@ -41,7 +41,7 @@ impl Site {
     pub(crate) fn error(&self, action: Action, fault: Fault) -> Error {
         let key = Arc::clone(self.key());
         let kind = match fault.class {
-            Class::NotSent | Class::NotRun => Kind::Unavailable {
+            Class::NoTurn | Class::NoLink | Class::NotSent | Class::NotRun => Kind::Unavailable {
                 action,
                 key: Some(key),
             },

@@ -43,6 +43,10 @@ impl Address {
                 return Err(Error::config(Config::Scheme { scheme }));
             }
         };
+        // A password with a `#` in it would be cut off there, and the rest taken for a host.
+        if rest.contains('#') {
+            return Err(unusable(format!("there is a `#` in it ({URL_HINT})")));
+        }
         // The crate passes over what it does not know, and a wish would be lost in silence.
         if parameters_of(rest).any(|name| !parameters.contains(&name)) {
             return Err(unusable(format!(
@@ -106,8 +110,7 @@ fn is_scheme(name: &str) -> bool {
 
 /// The names behind the question mark.
 fn parameters_of(rest: &str) -> impl Iterator<Item = &str> {
-    let query = rest.split('#').next().unwrap_or_default();
-    let query = query.split_once('?').map_or("", |(_, query)| query);
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
     query
         .split('&')
         .filter_map(|pair| pair.split('=').next())
@@ -179,6 +182,7 @@ mod tests {
             "redis://host/?hunter2",
             "redis:/host",
             "redis://:hunter2#x@host",
+            "redis://me:123#hunter2@host",
             "redis://:hunter2@host/?db=1",
             "unix:///run/redis.sock?password=hunter2",
             "redis://:hunter2@host/-1",

@@ -9,6 +9,10 @@ use crate::error::Cause;
 /// What a failure says about the command that met it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
+    /// There was no turn at the links in time: nothing has been sent, and nothing is wrong.
+    NoTurn,
+    /// No link could be opened: nothing has been sent.
+    NoLink,
     /// The socket did not accept the command's last byte: it cannot run.
     NotSent,
     /// The server answered that it did not run it; another try may help.

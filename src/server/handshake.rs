@@ -44,12 +44,12 @@ pub(super) fn open(
                     source,
                 },
             };
-            Fault::new(Class::NotSent, "connect", cause)
+            Fault::new(Class::NoLink, "connect", cause)
         })?;
     // Whatever fails from here on, the caller's own command has not been sent.
     enter(&mut link, address, until).map_err(|mut fault| {
         if fault.class != Class::Refused {
-            fault.class = Class::NotSent;
+            fault.class = Class::NoLink;
             fault.command = "connect";
         }
         fault

@@ -25,7 +25,6 @@ pub(crate) use broken::Broken;
 pub(crate) use fault::{Class, Fault};
 pub(crate) use keys::Keys;
 pub(crate) use link::Timeouts;
-pub(crate) use pool::NO_TURN;
 pub(crate) use single::SingleServer;
 #[cfg(test)]
 pub(crate) use verbs::Seen;

@@ -27,9 +27,6 @@ const MOST_IDLE: Duration = Duration::from_secs(30);
 /// a server can be set to is one second, so that the hot path never pays for the look.
 const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 
-/// What a fault names in place of a command where a caller did not get its turn.
-pub(crate) const NO_TURN: &str = "turn";
-
 #[derive(Debug)]
 pub(super) struct Pool {
     address: Address,
@@ -51,9 +48,11 @@ struct State {
     idle: Vec<Box<Link>>,
     /// Links that exist or are being opened, idle ones included.
     open: usize,
+    /// Those of them that are being opened.
+    opening: usize,
     /// Links that broke and have not been replaced yet.
     broken: usize,
-    waiting: VecDeque<Arc<Turn>>,
+    waiting: Queue,
 }
 
 /// Where a caller enters the queue.
@@ -62,6 +61,44 @@ pub(super) enum Order {
     /// For giving back: somebody may be waiting for just that.
     Front,
     Back,
+}
+
+/// Those who wait for a turn, each line in the order of arrival.
+#[derive(Debug, Default)]
+struct Queue {
+    front: VecDeque<Arc<Turn>>,
+    back: VecDeque<Arc<Turn>>,
+    /// Whether the last turn went to the front line: then the next goes to the back one, if
+    /// anybody stands there, since those in front may never end.
+    front_had_it: bool,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.front.is_empty() && self.back.is_empty()
+    }
+
+    fn enter(&mut self, turn: Arc<Turn>, order: Order) {
+        match order {
+            Order::Front => self.front.push_back(turn),
+            Order::Back => self.back.push_back(turn),
+        }
+    }
+
+    fn leave(&mut self, turn: &Arc<Turn>) {
+        for line in [&mut self.front, &mut self.back] {
+            line.retain(|other| !Arc::ptr_eq(other, turn));
+        }
+    }
+
+    fn next(&mut self) -> Option<Arc<Turn>> {
+        self.front_had_it = self.back.is_empty() || (!self.front_had_it && !self.front.is_empty());
+        if self.front_had_it {
+            self.front.pop_front()
+        } else {
+            self.back.pop_front()
+        }
+    }
 }
 
 /// The place of one caller in the queue. It is only looked at with the pool's mutex held;
@@ -77,6 +114,9 @@ enum Grant {
     Link(Box<Link>),
     /// The right to open a link, already counted as open.
     Slot,
+    /// Somebody has just failed to open one: who waits would fail as well, one after the
+    /// other.
+    Away,
 }
 
 impl Pool {
@@ -173,6 +213,11 @@ impl Pool {
                     self.free_slot();
                 }
                 Grant::Slot => return self.open(bound),
+                Grant::Away => {
+                    let server = self.server.to_string();
+                    let cause = Cause::Away { server };
+                    return Err(Fault::new(Class::NoLink, "connect", cause));
+                }
             }
         }
     }
@@ -198,23 +243,20 @@ impl Pool {
         order: Order,
     ) -> Result<Grant, Fault> {
         let turn = Arc::new(Turn::default());
-        match order {
-            Order::Front => state.waiting.push_front(Arc::clone(&turn)),
-            Order::Back => state.waiting.push_back(Arc::clone(&turn)),
-        }
+        state.waiting.enter(Arc::clone(&turn), order);
         let begun = self.clock.now();
         loop {
             if let Some(grant) = turn.granted.lock().take() {
                 return Ok(grant);
             }
             if until <= self.clock.now() {
-                state.waiting.retain(|other| !Arc::ptr_eq(other, &turn));
+                state.waiting.leave(&turn);
                 let cause = Cause::TimedOut {
                     doing: "waiting for a free link to",
                     server: self.server.to_string(),
                     after: self.clock.now().since(begun),
                 };
-                return Err(Fault::new(Class::NotSent, NO_TURN, cause));
+                return Err(Fault::new(Class::NoTurn, "connect", cause));
             }
             self.clock.park(&turn.came, &mut state, until);
         }
@@ -224,6 +266,7 @@ impl Pool {
     fn open(&self, bound: Bound) -> Result<Box<Link>, Fault> {
         // The slot goes back on every way out but the last.
         let slot = Slot { pool: self };
+        self.state.lock().opening += 1;
         let until = self.clock.now().plus(self.timeouts.connect);
         let link = handshake::open(
             &self.address,
@@ -231,7 +274,10 @@ impl Pool {
             &self.clock,
             self.timeouts.command,
             until.min(bound.end),
-        )?;
+        )
+        .inspect_err(|_| self.answer_all_with_away());
+        self.state.lock().opening -= 1;
+        let link = link?;
         let replaces = {
             let mut state = self.state.lock();
             let replaces = state.broken != 0;
@@ -244,6 +290,17 @@ impl Pool {
         }
         mem::forget(slot);
         Ok(Box::new(link))
+    }
+
+    /// Where no link works and one cannot be opened, those who wait are told so at once.
+    fn answer_all_with_away(&self) {
+        let mut state = self.state.lock();
+        if state.opening < state.open {
+            return;
+        }
+        while let Some(turn) = state.waiting.next() {
+            hand_over(&turn, Grant::Away);
+        }
     }
 
     fn put_back(&self, link: Box<Link>) {
@@ -264,7 +321,7 @@ impl Pool {
             .is_some_and(|oldest| MOST_IDLE < now.since(oldest.last_used()));
         let oldest = outlived.then(|| state.idle.remove(0));
         state.open -= usize::from(outlived);
-        match state.waiting.pop_front() {
+        match state.waiting.next() {
             Some(turn) => hand_over(&turn, Grant::Link(link)),
             None => state.idle.push(link),
         }
@@ -277,7 +334,7 @@ impl Pool {
         let mut state = self.state.lock();
         state.open -= 1;
         if state.open < self.max_links
-            && let Some(turn) = state.waiting.pop_front()
+            && let Some(turn) = state.waiting.next()
         {
             state.open += 1;
             hand_over(&turn, Grant::Slot);

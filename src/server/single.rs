@@ -37,6 +37,9 @@ impl SingleServer {
         max_links: usize,
         counters: Arc<Counters>,
     ) -> Self {
+        // Their digests are made once in a process. Now, and not at the first call: a fork in
+        // the middle of it would leave the child waiting for it for ever.
+        scripts::all();
         Self {
             links: Pool::new(address, clock, timeouts, max_links, counters),
         }
@@ -128,7 +131,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: false,
         };
-        self.compare(call, after, bound, Order::Front)
+        self.compare(call, after, bound, Order::Back)
     }
 
     fn release(

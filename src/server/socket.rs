@@ -24,14 +24,18 @@ pub(super) const SEND_FLAGS: i32 = rustix::net::SendFlags::NOSIGNAL.bits().cast_
 #[cfg(not(target_os = "linux"))]
 pub(super) const SEND_FLAGS: i32 = 0;
 
-/// Connects to `address` before `until`, whatever the number of its addresses. The name
+/// Connects to `address` before `until`, whatever the number of its addresses: each gets an
+/// even share of the time left, so that a silent one does not cost the others theirs. The name
 /// lookup is the system's and has no timeout: it counts against `until` only afterwards.
 pub(super) fn connect(address: &Address, clock: &Clock, until: Time) -> io::Result<Socket> {
     match address.place() {
         Place::Tcp(host, port) => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            for candidate in (host.as_str(), *port).to_socket_addrs()? {
-                match connect_tcp(&candidate.into(), left(clock, until)?) {
+            let candidates: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+            for (index, candidate) in candidates.iter().enumerate() {
+                let share = u32::try_from(candidates.len() - index).unwrap_or(u32::MAX);
+                let timeout = (left(clock, until)? / share).max(SHORTEST_TIMEOUT);
+                match connect_tcp(&(*candidate).into(), timeout) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => last = error,
                 }

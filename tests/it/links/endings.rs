@@ -289,11 +289,10 @@ fn a_server_that_was_killed_and_restarted_is_used_again_at_once() {
         let client = patient(&url);
         let lease = acquire(&client).unwrap().unwrap();
         server.restart();
-        // Its record is gone with the server, and the command that finds that out may have
-        // been lost with it.
-        if let Err(error) = lease.release() {
-            assert!(error.is_lost() || error.is_unknown(), "{error:?}");
-        }
+        // Its record is gone with the server, and not by this release, even where the command
+        // that would have told has been lost.
+        let error = lease.release().unwrap_err();
+        assert!(error.is_lost() || error.is_unknown(), "{error:?}");
         acquire(&client).unwrap().unwrap().release().unwrap();
 
         server.restart();

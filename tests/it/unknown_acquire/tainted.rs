@@ -8,25 +8,28 @@ use std::time::Instant;
 use leasehold::Canceller;
 
 use super::{FAMILY, KEY, assert_all_differ, ms, settling_lock};
+use crate::links::patient;
 use crate::support::{Matcher, PATIENCE, Proxy, Server};
-use crate::wire::{
-    SLACK, TIMEOUT, assert_nothing_unconditional, lock, records_set, settling, take,
-};
+use crate::wire::{SLACK, TIMEOUT, assert_nothing_unconditional, records_set, settling, take};
 
 /// Proxies and users for whom there is no barrier.
-fn without_a_barrier(server: &Server) -> [(Proxy, String); 3] {
+fn without_a_barrier(server: &Server) -> [(Proxy, String); 4] {
     let refused_kill = Proxy::to(server);
     refused_kill.answer("CLIENT KILL", "-NOPERM no rights\r\n");
     let refused_info = Proxy::to(server);
     refused_info.answer("CLIENT INFO", "-ERR unknown command 'CLIENT'\r\n");
+    // Nobody can tell whether it is the same server that knows no such connection.
+    let nothing_to_kill = Proxy::to(server);
+    nothing_to_kill.answer("CLIENT KILL", ":0\r\n");
+    nothing_to_kill.answer("INFO", "-NOPERM no rights\r\n");
     let user = Proxy::to(server);
-    let urls = [
-        refused_kill.url(),
-        refused_info.url(),
-        user.url_as("app", "secret"),
-    ];
-    let mut urls = urls.into_iter();
-    [refused_kill, refused_info, user].map(|proxy| (proxy, urls.next().unwrap()))
+    let url_of_user = user.url_as("app", "secret");
+    let default = [refused_kill, refused_info, nothing_to_kill].map(|proxy| {
+        let url = proxy.url();
+        (proxy, url)
+    });
+    let [first, second, third] = default;
+    [first, second, third, (user, url_of_user)]
 }
 
 const USER: &str =
@@ -140,7 +143,8 @@ fn a_restarted_servers_stranger_with_the_old_id_is_not_killed() {
     for _ in 0..100 {
         Stranger::connect(server.addr()).id().unwrap();
     }
-    let lock = lock(&proxy.url(), KEY);
+    let client = patient(&proxy.url());
+    let lock = client.lock(KEY).build().unwrap();
     let held = proxy.hold(Matcher::command("SET").once());
     let handshake = proxy.hold(Matcher::command("CLIENT INFO").nth(2));
     let attempt = thread::spawn(move || lock.acquire_timeout(PATIENCE));
@@ -175,7 +179,8 @@ fn a_restarted_servers_stranger_with_the_old_id_is_not_killed() {
         Some(old_id),
         "the stranger lives"
     );
-    // What a server says that killed nothing is no barrier: the token is not set again.
+    // A server that killed nothing and is another is no barrier: the token is not set again.
+    assert_eq!(client.stats().unknown_unresolved, 1);
     let records = records_set(&commands);
     assert_eq!(records.len(), 2);
     assert_ne!(records[0], records[1]);
