@@ -13,23 +13,25 @@ use crate::support::{Matcher, PATIENCE, Proxy, Server};
 use crate::wire::{SLACK, TIMEOUT, assert_nothing_unconditional, records_set, settling, take};
 
 /// Proxies and users for whom there is no barrier.
-fn without_a_barrier(server: &Server) -> [(Proxy, String); 4] {
-    let refused_kill = Proxy::to(server);
-    refused_kill.answer("CLIENT KILL", "-NOPERM no rights\r\n");
-    let refused_info = Proxy::to(server);
-    refused_info.answer("CLIENT INFO", "-ERR unknown command 'CLIENT'\r\n");
-    // Nobody can tell whether it is the same server that knows no such connection.
-    let nothing_to_kill = Proxy::to(server);
-    nothing_to_kill.answer("CLIENT KILL", ":0\r\n");
-    nothing_to_kill.answer("INFO", "-NOPERM no rights\r\n");
-    let user = Proxy::to(server);
-    let url_of_user = user.url_as("app", "secret");
-    let default = [refused_kill, refused_info, nothing_to_kill].map(|proxy| {
+fn without_a_barrier(server: &Server) -> Vec<(Proxy, String)> {
+    let refused = "-NOPERM no rights\r\n";
+    let answered = |answers: &[(&str, &str)]| {
+        let proxy = Proxy::to(server);
+        for (command, reply) in answers {
+            proxy.answer(*command, reply);
+        }
         let url = proxy.url();
         (proxy, url)
-    });
-    let [first, second, third] = default;
-    [first, second, third, (user, url_of_user)]
+    };
+    let user = Proxy::to(server);
+    let url_of_user = user.url_as("app", "secret");
+    vec![
+        answered(&[("CLIENT KILL", refused)]),
+        answered(&[("CLIENT INFO", refused)]),
+        // Nobody can tell whether it is the same server that knows no such connection.
+        answered(&[("CLIENT KILL", ":0\r\n"), ("INFO", refused)]),
+        (user, url_of_user),
+    ]
 }
 
 const USER: &str =
@@ -64,18 +66,17 @@ fn without_a_barrier_one_attempt_is_unknown_and_its_token_is_never_set_again() {
 #[test]
 fn without_a_barrier_a_wait_goes_on_with_another_token() {
     let server = Server::with(&[USER]);
-    for (proxy, url) in without_a_barrier(&server) {
-        for acquire in &FAMILY[1..3] {
-            let lock = settling_lock(&url);
-            let held = proxy.hold(Matcher::command("SET").once());
-            let lease = acquire.call(&lock).unwrap();
-            let records = records_set(&proxy.commands());
-            assert_all_differ(&records);
-            assert_eq!(records.last().unwrap(), lease.token().expose());
-            assert!(held.deliver());
-            assert_eq!(server.get(KEY).as_deref(), Some(lease.token().expose()));
-            lease.release().unwrap();
-        }
+    let waits = FAMILY[1..3].iter().cycle();
+    for ((proxy, url), acquire) in without_a_barrier(&server).into_iter().zip(waits) {
+        let lock = settling_lock(&url);
+        let held = proxy.hold(Matcher::command("SET").once());
+        let lease = acquire.call(&lock).unwrap();
+        let records = records_set(&proxy.commands());
+        assert_all_differ(&records);
+        assert_eq!(records.last().unwrap(), lease.token().expose());
+        assert!(held.deliver());
+        assert_eq!(server.get(KEY).as_deref(), Some(lease.token().expose()));
+        lease.release().unwrap();
     }
 }
 
