@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{HASTE, NEARLY_HASTE, hasty, patient};
 use crate::bad_input::said;
-use crate::support::{Scripted, Step};
+use crate::support::{PATIENCE, Scripted, Step};
 use crate::waiting::SLACK;
 
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -446,4 +446,22 @@ proptest! {
             Err(error) => drop(said(&error)),
         }
     }
+}
+
+/// A node of a cluster, or a server behind one, of which this client was not told.
+#[test]
+fn a_cluster_that_sends_the_client_elsewhere_is_a_refusal_and_ends_a_wait_at_once() {
+    let elsewhere = "-MOVED 3999 127.0.0.1:6381\r\n";
+    let server = Scripted::start(move |_, command| match command[0].as_str() {
+        "SET" => Step::reply(elsewhere),
+        _ => Step::Healthy,
+    });
+    let lock = patient(&server.url()).lock("order:1").build().unwrap();
+    for error in [
+        lock.try_acquire().unwrap_err(),
+        lock.acquire_timeout(PATIENCE).unwrap_err(),
+    ] {
+        assert!(error.is_refused(), "{error:?}");
+    }
+    assert_eq!(server.count("SET"), 2, "it is not tried again");
 }
