@@ -38,6 +38,8 @@ pub(crate) enum Cause {
     Replica { server: String },
     /// The role of the server could not be learned, so that its answer proves nothing.
     RoleUntold,
+    /// The server cannot tell its role at the moment.
+    RoleNotNow { server: String },
     /// The fence counter of a fenced lock was gone when it was asked for.
     FenceGone,
     /// The lock was confirmed when no more than the danger margin was left.
@@ -70,6 +72,12 @@ impl fmt::Display for Cause {
             Self::RoleUntold => f.write_str(
                 "the server does not tell whether it is a primary; the right `+role` is missing",
             ),
+            Self::RoleNotNow { server } => {
+                write!(
+                    f,
+                    "`{server}` cannot tell at the moment whether it is a primary"
+                )
+            }
             Self::FenceGone => f.write_str("the fence counter is gone from the server"),
             Self::TooLate { left, danger } => write!(
                 f,

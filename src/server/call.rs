@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::broken::{Broken, Connection};
 use super::command::Decimal;
-use super::fault::{Class, Fault};
+use super::fault::{Class, Fault, class_of};
 use super::link::Link;
 use super::scripts::Script;
 use super::verbs::{Answer, Owner};
@@ -55,7 +55,10 @@ impl<'a> Preface<'a> {
 enum Role {
     Primary,
     Replica,
+    /// The user may not ask.
     Untold,
+    /// It cannot say now.
+    NotNow,
 }
 
 /// The replies to a call; the value may be an error of the server.
@@ -74,6 +77,12 @@ impl Outcome {
         if self.role == Role::Replica {
             link.give_up();
             let cause = Cause::Replica {
+                server: link.server().to_string(),
+            };
+            return Err(Fault::new(Class::NotRun, command, cause));
+        }
+        if self.role == Role::NotNow {
+            let cause = Cause::RoleNotNow {
                 server: link.server().to_string(),
             };
             return Err(Fault::new(Class::NotRun, command, cause));
@@ -250,12 +259,13 @@ pub(super) fn unexpected(link: &mut Link, command: &'static str) -> Fault {
 }
 
 fn role_of(reply: &Value) -> Role {
-    let Value::Array(items) = reply else {
-        return Role::Untold;
-    };
-    match items.first() {
-        Some(Value::BulkString(name)) if name == b"master" => Role::Primary,
-        Some(Value::BulkString(_)) => Role::Replica,
+    match reply {
+        Value::Array(items) => match items.first() {
+            Some(Value::BulkString(name)) if name == b"master" => Role::Primary,
+            Some(Value::BulkString(_)) => Role::Replica,
+            _ => Role::Untold,
+        },
+        Value::ServerError(error) if class_of(error) == Class::NotRun => Role::NotNow,
         _ => Role::Untold,
     }
 }

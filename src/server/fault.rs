@@ -60,6 +60,11 @@ impl Fault {
     }
 }
 
+/// The class of a server's error.
+pub(super) fn class_of(error: &ServerError) -> Class {
+    classify(&text_of(error))
+}
+
 const NOT_RUN: [&str; 12] = [
     "OOM",
     "READONLY",

@@ -246,8 +246,13 @@ impl Link {
         if self.pending.is_empty() {
             self.pending = 0..0;
         } else if self.pending.end == self.inbox.len() {
-            let length = self.inbox.len();
-            self.inbox.resize(length * 2, 0);
+            // Room is made at the front first; only a reply that fills all of it gets more.
+            if self.pending.start == 0 {
+                self.inbox.resize(self.inbox.len() * 2, 0);
+            } else {
+                self.inbox.copy_within(self.pending.clone(), 0);
+                self.pending = 0..self.pending.len();
+            }
         }
         loop {
             match io::Read::read(&mut &self.socket, &mut self.inbox[self.pending.end..]) {

@@ -303,3 +303,20 @@ fn without_the_right_to_role_an_unknown_acquisition_stays_unknown_unless_it_is_o
     assert!(error.is_unknown(), "{error:?}");
     assert!(!held.deliver(), "the barrier stands all the same");
 }
+
+/// `BUSY` and the like are not "you may not ask": what such a server says of a record may still
+/// be a replica's word.
+#[test]
+fn a_server_that_cannot_tell_its_role_now_is_not_believed_either() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let lock = lock(&proxy.url(), KEY);
+    let lease = lock.acquire().unwrap();
+    server.cmd(&["DEL", KEY]);
+    let cannot = proxy.answer("ROLE", "-MASTERDOWN link with the master is down\r\n");
+    let error = lease.renew().unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    lease.check().unwrap();
+    cannot.end();
+    assert!(lease.renew().unwrap_err().is_lost());
+}
