@@ -30,10 +30,10 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// # Links
 ///
 /// Links are opened when they are needed, at most [`max_links`](ClientBuilder::max_links),
-/// and a thread that finds none free waits its turn within the time that its call may take.
-/// A link is dropped at its first failure
-/// and after 30 s without use. Nothing is sent over a link but what a caller asked for:
-/// there is no health check.
+/// and a thread that finds none free waits its turn within the time that its call may take
+/// ([`Lock::acquire`](crate::Lock::acquire): without limit).
+/// A link is dropped at its first failure, and is not used again after 30 s without use.
+/// Nothing is sent over a link but what a caller asked for: there is no health check.
 ///
 /// # Fork
 ///
@@ -109,7 +109,7 @@ impl Client {
             return Err(Error::config(Config::EmptyKey));
         }
         let keys = Keys::new(key.into());
-        let (seen, _) = self
+        let seen = self
             .base
             .server
             .read(&keys, LONGEST_SEEN, self.bound())
@@ -155,12 +155,12 @@ impl Client {
 
     fn bound(&self) -> Bound {
         let Timeouts { connect, command } = self.base.timeouts;
-        let end = connect.saturating_add(command);
-        Bound::by(self.base.clock.now().plus(end))
+        let span = connect.saturating_add(command);
+        Bound::within(self.base.clock.now(), span, command)
     }
 }
 
-/// Its links are each one caller's at a time, and one that unwinds gives its up.
+/// Its links are each one caller's at a time, and a caller that unwinds gives up its link.
 impl UnwindSafe for Client {}
 impl RefUnwindSafe for Client {}
 

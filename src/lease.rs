@@ -9,7 +9,8 @@ use crate::error::{Config, Error};
 use crate::keep::{self, Record, Standing};
 use crate::token::Token;
 
-/// Where a lease stands, by its own clock and deadline.
+/// Where a lease stands, by its own clock and deadline. These four are all there will be: match
+/// on them without a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseState {
     /// It holds, and there is time left before its danger zone.
@@ -206,12 +207,13 @@ impl Lease {
     /// until somebody [adopts](crate::Lock::adopt) it. No I/O.
     ///
     /// For this lease's watches it is over: their [`check`](LeaseWatch::check) is an error from
-    /// here on. Stop the workers before you detach.
+    /// here on. Stop the workers before you detach. In a forked child it returns the token and
+    /// leaves the parent's lease as it is.
     #[must_use = "without its token nobody can release the lock"]
     pub fn detach(mut self) -> Token {
         self.released = true;
-        // The child of a fork gives away nothing of its parent's, and must not touch a mutex
-        // that may be held there for ever.
+        // In a forked child the parent's lease is not ended: that takes a mutex which may be
+        // held there for ever. The token is a copy like any other.
         if !self.record.site.origin.is_elsewhere() {
             self.record.give_away(self.record.site.clock.now());
         }
@@ -262,7 +264,7 @@ impl Drop for Lease {
             // A loss has been logged where it was found, and the child of a fork has
             // nothing to report.
             if !error.is_lost() {
-                log::warn!(target: "leasehold::release", "dropping a lease: {error}");
+                log::warn!(target: "leasehold::release", "dropping a lease: {}", error.chain());
             }
         }
     }
@@ -333,7 +335,6 @@ impl LeaseWatch {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn wait_danger(&self, timeout: Duration) -> LeaseState {
         if !self.record.site.origin.is_elsewhere() {
             self.record.wait_danger(timeout);

@@ -14,6 +14,8 @@
 //! * **This version does not renew in the background.** A lease lasts for its ttl;
 //!   [`Lease::ensure`] and [`Lease::renew`] lengthen it when they are called.
 //!
+//! # In a few lines
+//!
 //! ```no_run
 //! use std::time::Duration;
 //! use leasehold::Client;
@@ -62,10 +64,12 @@
 //! * The holder's deadline is earlier than the server's expiry: it counts from *before* the
 //!   command was sent, less 1 % and 2 ms, and on Linux by a clock that runs during suspend.
 //! * A reply that never came is *unknown*, never guessed. The link it was due on is fenced
-//!   off (`CLIENT KILL` by id and address: it answers 1, or 0 from the same run of the
-//!   server), so that the command can no longer run, and the server is asked with the token. What cannot be settled is reported as
-//!   [`is_unknown`](Error::is_unknown).
-//! * "Not yours" is believed only from a server that says it is a primary.
+//!   off (`CLIENT KILL` by id and address, which answers 1, or 0 from the same run of the
+//!   server), so that the command can no longer run, and the server is asked with the token.
+//!   What cannot be settled is reported as [`is_unknown`](Error::is_unknown).
+//! * "Not yours" is believed only from a server that says it is a primary. Where the user may
+//!   not ask for its `ROLE`, a renewal and a [`verify`](Lease::verify) believe it all the
+//!   same, since a holder who stops for nothing does no harm; a release says unknown.
 //!
 //! # Hazards
 //!
@@ -101,8 +105,7 @@
 //! ## `process::exit` and kills
 //!
 //! They run no destructors, and neither does a lease in a `static`: the record stands until
-//! its ttl is over. A panic that unwinds
-//! does release; with `panic = "abort"` it does not.
+//! its ttl is over. A panic that unwinds does release; with `panic = "abort"` it does not.
 //!
 //! ## Fork
 //!
@@ -138,7 +141,7 @@
 //!
 //! | target | level | what |
 //! |---|---|---|
-//! | `leasehold::acquire` | warn | an outcome that stays unknown; a holder without an expiry, once a wait |
+//! | `leasehold::acquire` | warn | an outcome that stays unknown; a lock that came too late and could not be given back; a holder without an expiry, once a wait |
 //! | `leasehold::lease` | warn | a lease found lost |
 //! | `leasehold::release` | warn | a loss found at the release; what a drop could not return |
 //! | `leasehold::link` | debug | links that broke, reconnects, refused handshake steps |

@@ -202,8 +202,8 @@ impl fmt::Debug for LockBuilder {
 /// # }
 /// ```
 ///
-/// In this version a waiter polls with jittered pauses that double from 2 ms to 50 ms: no
-/// order among waiters is promised.
+/// In this version a waiter polls with pauses that double from 2 ms up to 50 ms, each cut by up
+/// to a half at random: no order among waiters is promised.
 #[derive(Clone)]
 pub struct Lock {
     site: Arc<Site>,
@@ -309,7 +309,8 @@ impl Lock {
     /// draw a fresh fence, if the lock is fenced) with this lock's ttl and label. So of
     /// several adopters one wins, and a handle that still has the old token finds that the
     /// lock was taken over when it asks the server next; until then its own clock says that it
-    /// is held, which is why [`Lease::detach`] ends the handle. It takes as long as [`try_acquire`](Self::try_acquire) at most.
+    /// is held, which is why [`Lease::detach`] ends the handle. It takes as long as
+    /// [`try_acquire`](Self::try_acquire) at most.
     ///
     /// # Errors
     ///
@@ -330,11 +331,9 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the token is spent: adopting it a second time finds nothing"
-    )]
     pub fn adopt(&self, token: Token) -> Result<Option<Lease>, Error> {
+        // Taken by value, though a look at it would do: it is spent, and adopting it a second
+        // time finds nothing.
         Ok(acquire::adopt(&self.site, &token)?.map(Lease::new))
     }
 

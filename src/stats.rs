@@ -20,13 +20,14 @@ pub struct Stats {
     pub released: u64,
     /// Leases that ended in any other way than by a release: deadline, takeover, deletion.
     pub lost: u64,
-    /// Renewals that the server confirmed in time.
+    /// Attempts to renew that the server confirmed in time.
     pub renewals_ok: u64,
-    /// Renewals that failed, timed out or were confirmed too late.
+    /// Attempts to renew that failed, timed out, were confirmed too late or found the lease
+    /// lost.
     pub renewals_failed: u64,
     /// Commands sent without a reply whose outcome was settled afterwards.
     pub unknown_resolved: u64,
-    /// Commands sent without a reply whose outcome was never learned.
+    /// Acquisitions and releases whose outcome was never learned.
     pub unknown_unresolved: u64,
     /// Links opened in place of one that broke.
     pub reconnects: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
-use crate::error::Cause;
+use crate::error::{Cause, chain};
 use crate::keep::{Record, Site, give_back};
 use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
 use crate::token::Token;
@@ -21,6 +21,11 @@ pub(super) enum Attempt {
     NotNow {
         cause: Cause,
         token: Option<Token>,
+    },
+    /// A command that was not answered is proven not to have taken the lock, and never to: on
+    /// a new link, with a new token.
+    Settled {
+        cause: Cause,
     },
     /// There was no turn at the links: nothing has been sent, and nothing is wrong.
     NoTurn {
@@ -136,10 +141,7 @@ fn settle(
                 return match (owner, way) {
                     (Owner::Another, Way::Free) => Attempt::Held { token: None },
                     // For an adopter the other one may be the holder who gave the lock away.
-                    _ => Attempt::NotNow {
-                        cause: fault.cause,
-                        token: None,
-                    },
+                    _ => Attempt::Settled { cause: fault.cause },
                 };
             }
             Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
@@ -180,8 +182,9 @@ fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
     site.counters.unknown_unresolved.add_one();
     log::warn!(
         target: "leasehold::acquire",
-        "a command to acquire `{}` was sent and its outcome is not known: {cause}",
-        site.key().escape_debug()
+        "a command to acquire `{}` was sent and its outcome is not known: {}",
+        site.key().escape_debug(),
+        chain(&cause)
     );
     Attempt::Unknown { cause, reached }
 }
@@ -220,8 +223,17 @@ fn accept(site: &Arc<Site>, confirmed: Confirmed, limits: &Limits<'_>) -> Attemp
     } else {
         return Attempt::Taken(Arc::new(record));
     };
-    if let Err(error) = give_back(&record, limits.left()) {
-        log::warn!(target: "leasehold::acquire", "giving back what came too late: {error}");
+    match give_back(&record, limits.left()) {
+        Err(error) if !error.is_lost() => {
+            log::warn!(target: "leasehold::acquire", "giving back what came too late: {}", error.chain());
+            // The record may stand, and whoever waits on would wait for it.
+            Attempt::Unknown {
+                cause,
+                reached: true,
+            }
+        }
+        // It came from a settling, so that the link is new: worth another try at once.
+        _ if matches!(cause, Cause::FenceGone) => Attempt::Settled { cause },
+        _ => Attempt::NotNow { cause, token: None },
     }
-    Attempt::NotNow { cause, token: None }
 }

@@ -66,7 +66,7 @@ impl<'a> Limits<'a> {
         }
         match self.patience {
             // A turn at the links may take its time; link and command have their timeouts.
-            Patience::WhileHeld => Bound::by(Time::MAX),
+            Patience::WhileHeld => Bound::NONE,
             Patience::Once | Patience::Until(_) => Bound {
                 begin: self.begin(),
                 end: self.end(),
@@ -98,10 +98,14 @@ impl<'a> Limits<'a> {
 
     /// What is left for giving back a lock that cannot be used.
     pub(super) fn left(&self) -> Duration {
-        match self.patience {
+        let left = match self.patience {
             Patience::WhileHeld => Duration::MAX,
             Patience::Until(_) | Patience::Once => self.end().since(self.base.clock.now()),
+        };
+        if self.canceller.is_some() {
+            return left.min(self.base.timeouts.command);
         }
+        left
     }
 
     /// Whether this call goes on while no server is in reach.

@@ -73,8 +73,8 @@ impl Waiter<'_> {
         let mut spare: Option<Token> = None;
         let mut held = Backoff::POLL.pauses();
         let mut away = Backoff::OUTAGE.pauses();
-        // A try that was settled as "did not run, never will" is made again at once, once:
-        // the link is new, and there is no reason to wait.
+        // What was settled as "did not run" is tried again at once, once: the link is new, so
+        // that there is nothing to wait for.
         let mut again = true;
         loop {
             if self.limits.is_cancelled() {
@@ -95,20 +95,16 @@ impl Waiter<'_> {
                     spare = token;
                     Obstacle::Held
                 }
+                Attempt::Settled { .. } if again && !self.limits.is_over() => {
+                    again = false;
+                    continue;
+                }
+                Attempt::Settled { cause } | Attempt::NotNow { cause, token: None } => {
+                    self.away(cause)?
+                }
                 Attempt::NotNow { cause, token } => {
-                    let settled = token.is_none();
                     spare = token;
-                    if settled && again && !self.limits.is_over() {
-                        again = false;
-                        continue;
-                    }
-                    if !self.limits.outlasts_outages() {
-                        if self.limits.is_cancelled() {
-                            return self.cancelled();
-                        }
-                        return Err(self.end(Obstacle::Away(cause)));
-                    }
-                    Obstacle::Away(cause)
+                    self.away(cause)?
                 }
                 Attempt::NoTurn { token, cause } => {
                     spare = Some(token);
@@ -125,12 +121,14 @@ impl Waiter<'_> {
                     return Err(self.site.error(self.action(), fault));
                 }
                 Attempt::Unknown { cause, reached } => {
-                    self.unsettled = Some(cause);
                     let goes_on =
                         self.limits.outlasts_outages() || (reached && !self.limits.is_once());
                     if !goes_on {
-                        return Err(self.end(Obstacle::Held));
+                        return Err(self.unknown(cause));
                     }
+                    // Of several the last is told: all of them are why the end is unknown.
+                    self.unsettled = Some(cause);
+                    // Waited for like a held lock: our own record may stand there.
                     Obstacle::Held
                 }
             };
@@ -151,6 +149,15 @@ impl Waiter<'_> {
         }
     }
 
+    /// What a server that is away means for this call: an obstacle, or its end.
+    fn away(&mut self, cause: Cause) -> Result<Obstacle, Error> {
+        // A cancelled wait ends as such, at the next look.
+        if self.limits.outlasts_outages() || self.limits.is_cancelled() {
+            return Ok(Obstacle::Away(cause));
+        }
+        Err(self.end(Obstacle::Away(cause)))
+    }
+
     /// The pause before the next try at a held lock: shorter if its time is up sooner.
     fn between_looks(&mut self, pauses: &mut Pauses) -> Result<Duration, Error> {
         let pause = pauses.next_pause();
@@ -164,14 +171,14 @@ impl Waiter<'_> {
             .server
             .read(&self.site.keys, 0, self.limits.step())
         {
-            Ok((Some(seen), _)) => match seen.remaining {
+            Ok(Some(seen)) => match seen.remaining {
                 Some(remaining) => Ok(pause.min(remaining + Duration::from_millis(1))),
                 None => {
                     self.warn_about_no_expiry();
                     Ok(pause)
                 }
             },
-            Ok((None, _)) => Ok(Duration::ZERO),
+            Ok(None) => Ok(Duration::ZERO),
             Err(fault) if fault.class == Class::WrongType => {
                 Err(self.site.error(self.action(), fault))
             }
@@ -199,12 +206,12 @@ impl Waiter<'_> {
     }
 
     /// A wait that was cancelled while its command was on the way leaves no record.
-    fn taken(&self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
+    fn taken(self, record: Arc<Record>) -> Result<Option<Arc<Record>>, Error> {
         if self.limits.is_cancelled() {
             return match give_back(&record, self.site.timeouts.command) {
                 // A record that has gone by itself is not left behind either.
                 Err(error) if !error.is_lost() => Err(error),
-                _ => Ok(None),
+                _ => self.cancelled(),
             };
         }
         self.site.counters.acquired.add_one();

@@ -40,6 +40,8 @@ pub(crate) enum Cause {
     RoleUntold,
     /// The server cannot tell its role at the moment.
     RoleNotNow { server: String },
+    /// The fence counter of a fenced lock cannot be drawn from.
+    Counter { counter: String, exhausted: bool },
     /// The fence counter of a fenced lock was gone when it was asked for.
     FenceGone,
     /// The lock was confirmed when no more than the danger margin was left.
@@ -66,7 +68,7 @@ impl fmt::Display for Cause {
             } => write!(f, "`{server}` answered {command} with `{text}`"),
             Self::Garbage { command, server } => write!(
                 f,
-                "the reply of `{server}` to {command} is not one that Redis gives"
+                "`{server}` answered {command} with something that is no Redis reply"
             ),
             Self::Replica { server } => write!(f, "`{server}` is a replica"),
             Self::RoleUntold => f.write_str(
@@ -78,6 +80,19 @@ impl fmt::Display for Cause {
                     "`{server}` cannot tell at the moment whether it is a primary"
                 )
             }
+            Self::Counter {
+                counter,
+                exhausted: true,
+            } => write!(
+                f,
+                "the fence counter `{}` has reached 2^53 and can grow no more",
+                counter.escape_debug()
+            ),
+            Self::Counter { counter, .. } => write!(
+                f,
+                "the fence counter `{}` holds something that is not a number",
+                counter.escape_debug()
+            ),
             Self::FenceGone => f.write_str("the fence counter is gone from the server"),
             Self::TooLate { left, danger } => write!(
                 f,

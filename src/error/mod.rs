@@ -100,7 +100,7 @@ pub(crate) enum Action {
     Ping,
 }
 
-/// How a lease came to its end without being released.
+/// How a lease came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LostBy {
     Expired,
@@ -133,12 +133,12 @@ impl Error {
         matches!(self.inner.kind, Kind::Refused { .. })
     }
 
-    /// A command was sent whole, no reply came, and what it did could not be settled in
-    /// the time given.
+    /// The outcome is not known: a command was sent whole and not answered, or a release could
+    /// not be delivered, and it could not be settled in the time given.
     ///
-    /// After an acquisition: treat the lock as not yours. A record may stand for up to a ttl
-    /// from when the command lands; to wait it out, call
-    /// [`acquire_timeout`](crate::Lock::acquire_timeout) with more than a ttl. After a
+    /// After an acquisition: treat the lock as not yours. A record may stand for a ttl from
+    /// when the command lands, which nobody can bound; whoever then waits, waits for it like
+    /// for any other holder. After a
     /// release: your work is done, and the lock comes free by itself at
     /// [`may_hold_until`](Self::may_hold_until) at the latest.
     #[must_use]
@@ -217,6 +217,11 @@ impl Error {
         }
     }
 
+    /// The error and its causes in one line, for the log: there is no `source()` to ask there.
+    pub(crate) fn chain(&self) -> impl fmt::Display + '_ {
+        chain(self)
+    }
+
     pub(crate) fn config(config: Config) -> Self {
         Self::new(Kind::Config(config), None)
     }
@@ -277,6 +282,15 @@ impl fmt::Display for Error {
             Kind::Refused { command, key } => {
                 write!(f, "the server refuses {command}{}", For(key.as_ref()))
             }
+            Kind::Unknown {
+                action: Action::Release,
+                key,
+                ..
+            } => write!(
+                f,
+                "it is not known whether lock `{}` has been released",
+                key.escape_debug()
+            ),
             Kind::Unknown { action, key, .. } => write!(
                 f,
                 "a command to {action} lock `{}` was sent and its outcome is not known",
@@ -288,7 +302,11 @@ impl fmt::Display for Error {
                 key.escape_debug()
             ),
             Kind::Lost { key, why } => {
-                write!(f, "the lease of `{}` is lost: {why}", key.escape_debug())
+                let is = match why {
+                    LostBy::Released | LostBy::GivenAway => "over",
+                    _ => "lost",
+                };
+                write!(f, "the lease of `{}` is {is}: {why}", key.escape_debug())
             }
             Kind::WrongType { key } => write!(
                 f,
@@ -323,6 +341,25 @@ impl fmt::Display for LostBy {
             Self::GivenAway => "its token was given away",
         })
     }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain<'a>(error: &'a (dyn error::Error + 'static)) -> impl fmt::Display + 'a {
+    struct Chain<'a>(&'a (dyn error::Error + 'static));
+
+    impl fmt::Display for Chain<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", self.0)?;
+            let mut next = self.0.source();
+            while let Some(cause) = next {
+                write!(f, ": {cause}")?;
+                next = cause.source();
+            }
+            Ok(())
+        }
+    }
+
+    Chain(error)
 }
 
 /// " lock `key`", or nothing.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::record::{Before, Record};
 use crate::backoff::{Backoff, pause};
-use crate::clock::Time;
 use crate::error::{Action, Cause, Error, Kind, LostBy};
 use crate::server::{Answer, Bound, Broken, Class, Owner};
 
@@ -52,8 +51,9 @@ fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
         record,
         before,
         unanswered: None,
+        told_not_ours: false,
     }
-    .settle(now.plus(span));
+    .settle(Bound::within(now, span, site.timeouts.command));
     (result, before)
 }
 
@@ -62,14 +62,16 @@ struct Release<'a> {
     before: Before,
     /// A release of this very call that was sent whole and not answered.
     unanswered: Option<(Cause, Option<Box<Broken>>)>,
+    /// The server has said "not yours" before a reply was lost: then our own deletion is not
+    /// what a later look finds.
+    told_not_ours: bool,
 }
 
 impl Release<'_> {
-    fn settle(mut self, end: Time) -> Result<(), Error> {
+    fn settle(mut self, bound: Bound) -> Result<(), Error> {
+        let end = bound.end;
         let site = &self.record.site;
         let mut pauses = Backoff::OUTAGE.pauses();
-        let mut retried = false;
-        let bound = Bound::by(end);
         loop {
             let broken = self
                 .unanswered
@@ -90,24 +92,23 @@ impl Release<'_> {
             }
             match fault.class {
                 Class::Unknown => {
-                    // The first broken link is the one to fence off: it may carry the
-                    // release that did the work. A second one carries the same script, which
-                    // harms nobody.
-                    let broken = match self.unanswered.take() {
-                        Some((_, earlier @ Some(_))) => earlier,
-                        _ => fault.broken,
-                    };
+                    self.told_not_ours |= fault.told_not_ours;
+                    let earlier = self.unanswered.take();
                     // The second try is made at once, on a new link; who fails that as well
                     // will not do better for being asked in a loop.
-                    let next = if retried {
-                        site.clock.now().plus(pauses.next_pause())
+                    let now = site.clock.now();
+                    let next = if earlier.is_some() {
+                        now.plus(pauses.next_pause())
                     } else {
-                        site.clock.now()
+                        now
                     };
-                    retried = true;
                     if end <= next {
                         return Err(self.unknown(fault.cause));
                     }
+                    // The first broken link is the one to fence off: it may carry the
+                    // release that did the work. A second one carries the same script, which
+                    // harms nobody.
+                    let broken = earlier.and_then(|(_, broken)| broken).or(fault.broken);
                     self.unanswered = Some((fault.cause, broken));
                     pause(&site.clock, next);
                 }
@@ -148,6 +149,9 @@ impl Release<'_> {
             // The record may stand on the primary that this server is perhaps a replica of.
             return Err(self.unknown(Cause::RoleUntold));
         };
+        if self.told_not_ours && answer.proven && answer.shares_history {
+            return Err(Error::lost(site.key(), self.lost_by(answer.owner)));
+        }
         if answer.proven && in_time && answer.shares_history {
             // Nothing but our own release can have removed it: it could not expire yet,
             // whoever holds the key now has found it free, and the server is not one that

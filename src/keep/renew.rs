@@ -12,9 +12,10 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
     let mut first: Option<Fault> = None;
     loop {
         standing_or_lost(record)?;
-        let end = site.clock.now().plus(site.terms.attempt());
+        let attempt = site.terms.attempt();
+        let bound = Bound::within(site.clock.now(), attempt, attempt / 2);
         let target = site.target(&record.token);
-        let fault = match site.server.renew(target, None, Bound::by(end)) {
+        let fault = match site.server.renew(target, None, bound) {
             Ok(answer) => return judge(record, answer.owner, answer.sent),
             Err(fault) => fault,
         };
@@ -24,11 +25,11 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
             // it, or finds none and does nothing.
             record.note_unanswered(1);
         }
-        if matches!(fault.class, Class::Refused | Class::WrongType) {
-            return Err(site.error(Action::Renew, fault));
-        }
         // What an earlier try may have done is said even if the later one was not sent.
         match first.take() {
+            None if matches!(fault.class, Class::Refused | Class::WrongType) => {
+                return Err(site.error(Action::Renew, fault));
+            }
             None => first = Some(fault),
             Some(earlier) if earlier.class == Class::Unknown => {
                 return Err(site.error(Action::Renew, earlier));
@@ -62,16 +63,16 @@ pub(crate) fn verify(record: &Record) -> Result<(), Error> {
     let site = &record.site;
     standing_or_lost(record)?;
     let span = site.timeouts.connect.saturating_add(site.timeouts.command);
-    let bound = Bound::by(site.clock.now().plus(span));
+    let bound = Bound::within(site.clock.now(), span, site.timeouts.command);
     let ours = record.token.expose().as_bytes();
     // One byte more than ours tells a longer record from it.
     let most = ours.len() as u64 + 1;
     let by = match site.server.read(&site.keys, most, bound) {
-        Ok((Some(seen), _)) if seen.record == ours => {
+        Ok(Some(seen)) if seen.record == ours => {
             return standing_or_lost(record);
         }
-        Ok((Some(_), _)) => LostBy::TakenOver,
-        Ok((None, _)) => LostBy::Vanished,
+        Ok(Some(_)) => LostBy::TakenOver,
+        Ok(None) => LostBy::Vanished,
         Err(fault) if fault.class == Class::WrongType => LostBy::TakenOver,
         // A read that went unanswered has changed nothing: there is nothing to settle.
         Err(mut fault) => {

@@ -1,6 +1,7 @@
 //! Where the server is and as whom to enter, read from a URL.
 
 use std::fmt;
+#[cfg(unix)]
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
@@ -12,7 +13,7 @@ pub(crate) struct Address {
     place: Place,
     username: Option<String>,
     password: Option<String>,
-    database: i64,
+    database: u64,
 }
 
 #[derive(Debug)]
@@ -60,9 +61,8 @@ impl Address {
             let part = text.split(" - ").next().unwrap_or_default();
             unusable(format!("{part} ({URL_HINT})"))
         })?;
-        if info.redis_settings().db() < 0 {
-            return Err(unusable("its database number is below 0".to_owned()));
-        }
+        let database = u64::try_from(info.redis_settings().db())
+            .map_err(|_| unusable("its database number is below 0".to_owned()))?;
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Place::Tcp(host.clone(), *port),
             #[cfg(unix)]
@@ -76,7 +76,7 @@ impl Address {
             place,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
-            database: settings.db(),
+            database,
         })
     }
 
@@ -92,7 +92,7 @@ impl Address {
         self.password.as_deref()
     }
 
-    pub(super) const fn database(&self) -> i64 {
+    pub(super) const fn database(&self) -> u64 {
         self.database
     }
 }

@@ -109,23 +109,13 @@ impl Call<'_> {
     }
 
     /// A fence counter that cannot be drawn from: another try meets it again.
-    fn counter_refused(&self, link: &Link, code: i64) -> Fault {
+    fn counter_refused(&self, code: i64) -> Fault {
         let counter = self.keys.last().copied().unwrap_or_default();
-        let counter = String::from_utf8_lossy(counter);
-        let counter = counter.escape_debug();
-        let text = if code == -2 {
-            format!("the fence counter {counter} has reached 2^53 and can grow no more")
-        } else {
-            format!("the fence counter {counter} holds something that is no number")
+        let cause = Cause::Counter {
+            counter: String::from_utf8_lossy(counter).into_owned(),
+            exhausted: code == -2,
         };
-        let command = self.command();
-        let server = link.server().to_string();
-        let cause = Cause::Reply {
-            command,
-            server,
-            text,
-        };
-        Fault::new(Class::Refused, command, cause)
+        Fault::new(Class::Refused, self.command(), cause)
     }
 
     /// Calls the script by its digest, and with its text where the server does not have it.
@@ -159,7 +149,7 @@ impl Call<'_> {
                 broken.note_killed(killed, link.identity());
             }
         }
-        let role = if preface.role {
+        let mut role = if preface.role {
             role_of(&link.reply("ROLE")?)
         } else {
             Role::Untold
@@ -167,10 +157,17 @@ impl Call<'_> {
         let mut value = link.reply(command)?;
         if matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT") {
             link.batch.clear();
+            // Once more: the role is to be that of the server that runs it.
+            if preface.role {
+                link.batch.push(&[b"ROLE"]);
+            }
             self.push(link, b"EVAL", self.script.code().as_bytes());
             link.batch
                 .push(&[b"SCRIPT", b"LOAD", self.script.code().as_bytes()]);
             link.send("EVAL", end)?;
+            if preface.role {
+                role = role_of(&link.reply("ROLE")?);
+            }
             value = link.reply("EVAL")?;
             // Proxies and restricted users may not load; then the next call comes here too.
             // The answer is in hand: a lost reply to this costs the link and nothing else.
@@ -203,7 +200,7 @@ impl Call<'_> {
             Value::Int(1) => (Owner::Ours, None),
             Value::Int(0) => (Owner::Gone, None),
             Value::Int(-1) => (Owner::Another, None),
-            Value::Int(code @ (-2 | -3)) => return Err(self.counter_refused(link, *code)),
+            Value::Int(code @ (-2 | -3)) => return Err(self.counter_refused(*code)),
             Value::Array(items) => match &items[..] {
                 [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
                 [Value::Int(1), Value::Nil] => (Owner::Ours, None),
@@ -241,11 +238,7 @@ pub(super) fn server_error(
     command: &'static str,
     error: &redis::ServerError,
 ) -> Fault {
-    let mut fault = Fault::of_reply(command, link.server(), error);
-    if matches!(error.code(), "MOVED" | "ASK") {
-        // A cluster node, of which this client was not told: another try meets it again.
-        fault.class = Class::Refused;
-    }
+    let fault = Fault::of_reply(command, link.server(), error);
     if fault.class == Class::Unknown || error.code() == "READONLY" {
         link.give_up();
     }

@@ -1,5 +1,5 @@
-//! The one place where a failure is classified: not sent, not run, refused, wrong type, or
-//! unknown.
+//! The one place where a server's words are classified: not run, refused, wrong type, or
+//! unknown. What was not sent is known where it was not sent.
 
 use redis::ServerError;
 
@@ -34,6 +34,9 @@ pub(crate) struct Fault {
     pub(crate) cause: Cause,
     /// The link on which an unknown command may still be on its way.
     pub(crate) broken: Option<Box<Broken>>,
+    /// Whether the server had already answered the same question with "not yours", if not as
+    /// a proven primary.
+    pub(crate) told_not_ours: bool,
 }
 
 impl Fault {
@@ -44,7 +47,14 @@ impl Fault {
             command,
             cause,
             broken: None,
+            told_not_ours: false,
         }
+    }
+
+    /// Whether the link was found closed or reset, with nothing else amiss.
+    pub(super) const fn is_of_a_dead_link(&self) -> bool {
+        matches!(self.class, Class::NotSent | Class::Unknown)
+            && matches!(self.cause, Cause::Closed { .. } | Cause::Io { .. })
     }
 
     /// A failure that the server itself told us.
@@ -65,7 +75,7 @@ pub(super) fn class_of(error: &ServerError) -> Class {
     classify(&text_of(error))
 }
 
-const NOT_RUN: [&str; 12] = [
+const NOT_RUN: [&str; 10] = [
     "OOM",
     "READONLY",
     "MASTERDOWN",
@@ -73,15 +83,22 @@ const NOT_RUN: [&str; 12] = [
     "BUSY",
     "MISCONF",
     "NOREPLICAS",
-    "MOVED",
-    "ASK",
     "TRYAGAIN",
     "CLUSTERDOWN",
     "NOSCRIPT",
 ];
 
-/// `DENIED` is what a server in protected mode says before it closes.
-const REFUSED: [&str; 5] = ["NOAUTH", "WRONGPASS", "NOPERM", "CROSSSLOT", "DENIED"];
+/// `DENIED` is what a server in protected mode says before it closes. `MOVED` and `ASK` come
+/// from a cluster, of which this client was not told: another try meets them again.
+const REFUSED: [&str; 7] = [
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "CROSSSLOT",
+    "DENIED",
+    "MOVED",
+    "ASK",
+];
 
 /// The class of a server's error text.
 ///
@@ -221,7 +238,7 @@ mod tests {
                 "READONLY You can't write against a read only replica.",
                 Class::NotRun,
             ),
-            ("MOVED 3999 127.0.0.1:6381", Class::NotRun),
+            ("MOVED 3999 127.0.0.1:6381", Class::Refused),
             (
                 "LOADING Redis is loading the dataset in memory",
                 Class::NotRun,

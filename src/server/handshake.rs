@@ -72,13 +72,8 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
         steps.push(Step::Must("AUTH"));
     }
     if address.database() != 0 {
-        match u64::try_from(address.database()) {
-            Ok(database) => link
-                .batch
-                .push(&[b"SELECT", Decimal::of(database).as_bytes()]),
-            // The server's own "out of range" is the clearest answer.
-            Err(_) => link.batch.push(&[b"SELECT", b"-1"]),
-        }
+        link.batch
+            .push(&[b"SELECT", Decimal::of(address.database()).as_bytes()]);
         steps.push(Step::Must("SELECT"));
     }
     link.batch.push(&[b"CLIENT", b"INFO"]);
@@ -94,19 +89,21 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
         steps.push(Step::May);
     }
     // The timeouts of commands do not apply here: one deadline runs through the opening.
-    link.send_before("CLIENT INFO", until)?;
+    link.send_within("CLIENT INFO", Duration::MAX, until)?;
     let mut identity = Identity::default();
     for step in steps {
         let reply = link.reply(step.command())?;
         match (step, reply) {
             (Step::Must(command), Value::ServerError(error)) => {
                 let mut fault = Fault::of_reply(command, link.server(), &error);
-                // A proxy may repeat in its own words what it was sent.
-                if let (Cause::Reply { text, .. }, Some(password)) =
-                    (&mut fault.cause, address.password())
-                    && !password.is_empty()
-                {
-                    *text = text.replace(password, "…");
+                if command == "AUTH" {
+                    // A proxy may repeat in its own words what it was sent, and that is the
+                    // password: the code has to do.
+                    fault.cause = Cause::Reply {
+                        command,
+                        server: link.server().to_string(),
+                        text: error.code().chars().take(16).collect(),
+                    };
                 }
                 // An answer that names no reason is still a no: without it nothing works.
                 if fault.class == Class::Unknown {
@@ -123,10 +120,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                 if closes {
                     return Err(fault);
                 }
-                log::debug!(
-                    target: "leasehold::link",
-                    "`{}` answers {} with an error: {}", link.server(), step.command(), fault.cause
-                );
+                log::debug!(target: "leasehold::link", "{}; going on without it", fault.cause);
             }
             (Step::Connection, Value::BulkString(info)) => {
                 identity.connection = text(&info).and_then(Connection::from_client_info);

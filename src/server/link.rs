@@ -25,6 +25,9 @@ use super::socket::{SEND_FLAGS, SHORTEST_TIMEOUT};
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
 
+/// What a link does when its time for a reply runs out.
+const WAITING: &str = "waiting for a reply from";
+
 /// Room for every reply of the hot path, and for most others.
 const INBOX: usize = 1024;
 
@@ -142,14 +145,24 @@ impl Link {
     /// for its replies: the command timeout, cut off at `end`. Returns the clock as read
     /// before the first byte was handed over.
     pub(super) fn send(&mut self, command: &'static str, end: Time) -> Result<Time, Fault> {
+        self.send_within(command, self.command_timeout, end)
+    }
+
+    /// The same with another time for the replies: a link that is being opened knows one
+    /// deadline and no command timeout.
+    pub(super) fn send_within(
+        &mut self,
+        command: &'static str,
+        most: Duration,
+        end: Time,
+    ) -> Result<Time, Fault> {
         let sent = self.clock.now();
         self.last_used = sent;
-        let whole = sent.plus(self.command_timeout);
-        self.read_by = whole.min(end);
-        self.untouched = whole <= end;
-        if self.pending.start < self.pending.end {
-            // A reply that nobody has asked for: whatever comes next would be taken for the
-            // answer to something else.
+        self.read_by = sent.plus(most).min(end);
+        self.untouched = most == self.command_timeout && sent.plus(most) <= end;
+        if self.broken || self.pending.start < self.pending.end {
+            // A link that was given up between two commands, or a reply that nobody has asked
+            // for: whatever comes next would be taken for the answer to something else.
             self.broken = true;
             let cause = self.garbage(command);
             return Err(Fault::new(Class::NotSent, command, cause));
@@ -175,21 +188,12 @@ impl Link {
                 Ok(count) => accepted += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let cause = self.cause_of("write to", error);
+                    let cause = self.cause_of("write to", "writing to", error);
                     return Err(self.write_fault(command, accepted, cause));
                 }
             }
         }
         Ok(sent)
-    }
-
-    /// Sends the batch with all the time until `end` for its replies: a link that is being
-    /// opened knows one deadline and no command timeout.
-    pub(super) fn send_before(&mut self, command: &'static str, end: Time) -> Result<Time, Fault> {
-        let constant = std::mem::replace(&mut self.command_timeout, Duration::MAX);
-        let sent = self.send(command, end);
-        self.command_timeout = constant;
-        sent
     }
 
     /// The next reply, in the order of the commands sent. Server errors are values here.
@@ -270,31 +274,31 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     self.tighten_read()?;
                 }
-                Err(error) => return Err(self.cause_of("read from", error)),
+                Err(error) => return Err(self.cause_of("read from", WAITING, error)),
             }
         }
     }
 
     fn tighten_read(&mut self) -> Result<(), Cause> {
-        let left = self.left()?;
+        let left = self.left(WAITING)?;
         self.tightened.read = true;
         self.socket
             .set_read_timeout(Some(left))
-            .map_err(|error| self.cause_of("set a timeout for", error))
+            .map_err(|error| self.cause_of("set a timeout for", WAITING, error))
     }
 
     fn tighten_write(&mut self) -> Result<(), Cause> {
-        let left = self.left()?;
+        let left = self.left("writing to")?;
         self.tightened.write = true;
         self.socket
             .set_write_timeout(Some(left))
-            .map_err(|error| self.cause_of("set a timeout for", error))
+            .map_err(|error| self.cause_of("set a timeout for", WAITING, error))
     }
 
-    fn left(&self) -> Result<Duration, Cause> {
+    fn left(&self, waiting: &'static str) -> Result<Duration, Cause> {
         let left = self.read_by.since(self.clock.now());
         if left.is_zero() {
-            return Err(self.timed_out());
+            return Err(self.timed_out(waiting));
         }
         // What is left may be less than any timer tick; it is still worth a look.
         Ok(left.max(SHORTEST_TIMEOUT))
@@ -322,9 +326,9 @@ impl Link {
         Fault::new(class, command, cause)
     }
 
-    fn cause_of(&self, doing: &'static str, error: io::Error) -> Cause {
+    fn cause_of(&self, doing: &'static str, waiting: &'static str, error: io::Error) -> Cause {
         match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => self.timed_out(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => self.timed_out(waiting),
             _ => Cause::Io {
                 doing,
                 server: self.server.to_string(),
@@ -340,9 +344,9 @@ impl Link {
         }
     }
 
-    fn timed_out(&self) -> Cause {
+    fn timed_out(&self, doing: &'static str) -> Cause {
         Cause::TimedOut {
-            doing: "waiting for a reply of",
+            doing,
             server: self.server.to_string(),
             after: self.read_by.since(self.last_used),
         }

@@ -1,8 +1,10 @@
 //! The few links that all threads of a client share.
 //!
 //! A caller takes an idle link; if there is none and fewer than the most are open, it opens
-//! one; else it waits its turn. Turns go in the order of arrival: a link that comes back is
-//! handed to the one who has waited longest and cannot be snatched by a newcomer.
+//! one; else it waits its turn. A link that comes back is handed to the next in line and cannot
+//! be snatched by a newcomer. There are two lines, each in the order of arrival: one for giving
+//! locks back, one for all else, and neither has two turns in a row while somebody stands in
+//! the other.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -39,7 +41,7 @@ pub(super) struct Pool {
 }
 
 #[derive(Debug, Default)]
-#[expect(
+#[allow(
     clippy::vec_box,
     reason = "a link changes hands with every command; its box is one word to move"
 )]
@@ -193,8 +195,7 @@ impl Pool {
         {
             log::debug!(
                 target: "leasehold::link",
-                "the link to `{}` broke with {} unanswered: {}",
-                self.server, fault.command, fault.cause
+                "a link broke with {} unanswered: {}", fault.command, fault.cause
             );
             fault.broken = Some(Box::new(link.into_broken()));
         }
@@ -266,8 +267,9 @@ impl Pool {
     fn open(&self, bound: Bound) -> Result<Box<Link>, Fault> {
         // The slot goes back on every way out but the last.
         let slot = Slot { pool: self };
-        self.state.lock().opening += 1;
+        let opening = Opening::begun(self);
         let until = self.clock.now().plus(self.timeouts.connect);
+        let whole = until <= bound.end;
         let link = handshake::open(
             &self.address,
             &self.server,
@@ -275,8 +277,15 @@ impl Pool {
             self.timeouts.command,
             until.min(bound.end),
         )
-        .inspect_err(|_| self.answer_all_with_away());
-        self.state.lock().opening -= 1;
+        .inspect_err(|fault| {
+            // A refusal is each caller's own to hear, and the impatience of one says nothing
+            // to the others.
+            let impatient = !whole && matches!(fault.cause, Cause::TimedOut { .. });
+            if fault.class == Class::NoLink && !impatient {
+                self.answer_all_with_away();
+            }
+        });
+        drop(opening);
         let link = link?;
         let replaces = {
             let mut state = self.state.lock();
@@ -378,5 +387,23 @@ struct Slot<'a> {
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.pool.free_slot();
+    }
+}
+
+/// Counts a link as being opened, also when opening it unwinds.
+struct Opening<'a> {
+    pool: &'a Pool,
+}
+
+impl<'a> Opening<'a> {
+    fn begun(pool: &'a Pool) -> Self {
+        pool.state.lock().opening += 1;
+        Self { pool }
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.pool.state.lock().opening -= 1;
     }
 }

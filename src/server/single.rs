@@ -45,6 +45,21 @@ impl SingleServer {
         }
     }
 
+    /// Asks a question, and once more on a new link where the first turned out to be dead: it
+    /// changes nothing, so that asking twice harms nobody.
+    fn ask<T>(
+        &self,
+        bound: Bound,
+        question: impl Fn(&mut Link) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self.links.with(bound, Order::Back, &question) {
+            Err(fault) if fault.is_of_a_dead_link() => {
+                self.links.with(bound, Order::Back, &question)
+            }
+            other => other,
+        }
+    }
+
     /// Runs a compare script, and believes an answer other than "ours" only from a server
     /// that says it is a primary: a replica gives the same answers without an error.
     fn compare(
@@ -63,6 +78,10 @@ impl SingleServer {
                 // Asked before the script is run again, not after: a replica that is made
                 // a primary in between must not have its zero believed.
                 call.run(link, &Preface::role(), bound.end)
+                    .map_err(|mut fault| {
+                        fault.told_not_ours = true;
+                        fault
+                    })
             });
         };
         let preface = Preface::fencing_off(broken);
@@ -150,7 +169,7 @@ impl Verbs for SingleServer {
         self.compare(call, after, bound, Order::Front)
     }
 
-    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<(Option<Seen>, bool), Fault> {
+    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<Option<Seen>, Fault> {
         let most = Decimal::of(most);
         let call = Call {
             script: &scripts::READ,
@@ -159,16 +178,17 @@ impl Verbs for SingleServer {
             compares: false,
             draws_fence: false,
         };
-        self.links.with(bound, Order::Back, |link| {
+        self.ask(bound, |link| {
             let outcome = call.evaluate(link, &Preface::role(), bound.end)?;
-            let proven = outcome.proven(link, call.command())?;
+            // For its error alone: what a replica says of a lock proves nothing.
+            outcome.proven(link, call.command())?;
             match outcome.value {
                 Value::ServerError(error) => Err(server_error(link, call.command(), &error)),
-                Value::Nil => Ok((None, proven)),
+                Value::Nil => Ok(None),
                 Value::Array(items) => match <[Value; 2]>::try_from(items) {
                     Ok([Value::BulkString(record), Value::Int(left)]) => {
                         let remaining = u64::try_from(left).ok().map(Duration::from_millis);
-                        Ok((Some(Seen { record, remaining }), proven))
+                        Ok(Some(Seen { record, remaining }))
                     }
                     _ => Err(unexpected(link, call.command())),
                 },
@@ -178,7 +198,7 @@ impl Verbs for SingleServer {
     }
 
     fn ping(&self, bound: Bound) -> Result<Duration, Fault> {
-        self.links.with(bound, Order::Back, |link| {
+        self.ask(bound, |link| {
             link.batch.clear();
             link.batch.push(&[b"HELLO"]);
             let sent = link.send("HELLO", bound.end)?;

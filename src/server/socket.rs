@@ -4,7 +4,9 @@ use std::io;
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 
-use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+#[cfg(unix)]
+use socket2::Domain;
+use socket2::{SockAddr, Socket, TcpKeepalive, Type};
 
 use super::address::{Address, Place};
 use crate::clock::{Clock, Time};

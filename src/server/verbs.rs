@@ -1,4 +1,4 @@
-//! The four verbs that every topology answers, and their answers.
+//! The verbs that every topology answers, and their answers.
 
 use std::time::Duration;
 
@@ -20,22 +20,31 @@ pub(crate) struct Target<'a> {
 
 /// How long a verb may take.
 ///
-/// A command that has been sent is read on for, up to the command timeout, even if the
-/// caller's budget ends meanwhile: a definite answer a little late is worth more than an
-/// unknown on time.
+/// For an acquisition `end` lies one command timeout behind the caller's budget: a definite
+/// answer a little late is worth more than an unknown on time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// Until when a turn at the links is waited for.
+    /// How long to wait for a turn at the links.
     pub(crate) begin: Time,
-    /// Until when a link is opened, if none is there, and a reply is waited for.
+    /// How long to open a link, if none is there, and to wait for a reply.
     pub(crate) end: Time,
 }
 
 impl Bound {
-    /// One absolute end for everything.
-    pub(crate) const fn by(end: Time) -> Self {
-        Self { begin: end, end }
+    /// One absolute end for everything, `last` of it kept for the command itself: a turn that
+    /// came at the last moment would break a healthy link for a reply that is not waited for.
+    pub(crate) fn within(now: Time, span: Duration, last: Duration) -> Self {
+        Self {
+            begin: now.plus(span.saturating_sub(last)),
+            end: now.plus(span),
+        }
     }
+
+    /// No end but that of the links' own timeouts.
+    pub(crate) const NONE: Self = Self {
+        begin: Time::MAX,
+        end: Time::MAX,
+    };
 }
 
 /// The answer to an acquisition.
@@ -114,9 +123,9 @@ pub(crate) trait Verbs: Send + Sync {
         bound: Bound,
     ) -> Result<Answer, Fault>;
 
-    /// What stands at the key, cut off behind `most` bytes, and whether the server is known to
-    /// be a primary.
-    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<(Option<Seen>, bool), Fault>;
+    /// What stands at the key, cut off behind `most` bytes. A server that says it is a replica
+    /// is a [`Fault`].
+    fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<Option<Seen>, Fault>;
 
     /// One round trip with a command that every user may send.
     fn ping(&self, bound: Bound) -> Result<Duration, Fault>;

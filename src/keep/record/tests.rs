@@ -30,7 +30,7 @@ impl Verbs for NoServer {
     fn release(&self, _: Target<'_>, _: Option<&Broken>, _: Bound) -> Result<Answer, Fault> {
         unreachable!("a record does not release")
     }
-    fn read(&self, _: &Keys, _: u64, _: Bound) -> Result<(Option<Seen>, bool), Fault> {
+    fn read(&self, _: &Keys, _: u64, _: Bound) -> Result<Option<Seen>, Fault> {
         unreachable!("a record does not read")
     }
     fn ping(&self, _: Bound) -> Result<Duration, Fault> {
