@@ -28,6 +28,9 @@ pub(super) struct Limits<'a> {
     pub(super) begun: Time,
     /// When the attempt that is under way began.
     pub(super) attempt_begun: Time,
+    /// The last attempt came to no turn at the links: the next goes before others, so that a
+    /// wait that has to look at its canceller now and then does not starve.
+    had_no_turn: bool,
 }
 
 impl<'a> Limits<'a> {
@@ -43,11 +46,13 @@ impl<'a> Limits<'a> {
             canceller,
             begun,
             attempt_begun: begun,
+            had_no_turn: false,
         }
     }
 
-    pub(super) fn next_attempt(&mut self) {
+    pub(super) fn next_attempt(&mut self, had_turn: bool) {
         self.attempt_begun = self.base.clock.now();
+        self.had_no_turn = !had_turn;
     }
 
     /// The bound of the next step: one command, with the link it needs.
@@ -62,6 +67,7 @@ impl<'a> Limits<'a> {
             return Bound {
                 begin: now.plus(command / 2).min(end),
                 end,
+                urgent: self.had_no_turn,
             };
         }
         match self.patience {
@@ -70,6 +76,7 @@ impl<'a> Limits<'a> {
             Patience::Once | Patience::Until(_) => Bound {
                 begin: self.begin(),
                 end: self.end(),
+                urgent: self.had_no_turn,
             },
         }
     }

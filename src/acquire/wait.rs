@@ -76,6 +76,7 @@ impl Waiter<'_> {
         // What was settled as "did not run" is tried again at once, once: the link is new, so
         // that there is nothing to wait for.
         let mut again = true;
+        let mut in_doubt = false;
         loop {
             if self.limits.is_cancelled() {
                 return self.cancelled();
@@ -88,6 +89,7 @@ impl Waiter<'_> {
             let obstacle = match attempt(self.site, token, self.way, &self.limits) {
                 Attempt::Taken(record) => return self.taken(record),
                 Attempt::Held { token } => {
+                    in_doubt = false;
                     self.site.counters.contended.add_one();
                     if self.limits.is_once() {
                         return Ok(None);
@@ -112,7 +114,7 @@ impl Waiter<'_> {
                         return Err(self.end(Obstacle::Away(cause)));
                     }
                     if !self.limits.is_over() {
-                        self.limits.next_attempt();
+                        self.limits.next_attempt(false);
                         continue;
                     }
                     Obstacle::Away(cause)
@@ -121,8 +123,10 @@ impl Waiter<'_> {
                     return Err(self.site.error(self.action(), fault));
                 }
                 Attempt::Unknown { cause, reached } => {
-                    let goes_on =
-                        self.limits.outlasts_outages() || (reached && !self.limits.is_once());
+                    // Two in a row, and it is not others that this call waits for.
+                    let once_more = reached && !self.limits.is_once() && !in_doubt;
+                    let goes_on = self.limits.outlasts_outages() || once_more;
+                    in_doubt = true;
                     if !goes_on {
                         return Err(self.unknown(cause));
                     }
@@ -135,7 +139,7 @@ impl Waiter<'_> {
             if self.limits.is_cancelled() {
                 return self.cancelled();
             }
-            self.limits.next_attempt();
+            self.limits.next_attempt(true);
             let pause = match &obstacle {
                 Obstacle::Held => self.between_looks(&mut held)?,
                 Obstacle::Away(_) => away.next_pause(),

@@ -53,7 +53,7 @@ fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
         unanswered: None,
         told_not_ours: false,
     }
-    .settle(Bound::within(now, span, site.timeouts.command));
+    .settle(Bound::within(now, span, site.timeouts.command).urgent());
     (result, before)
 }
 

@@ -2,9 +2,9 @@
 //!
 //! A caller takes an idle link; if there is none and fewer than the most are open, it opens
 //! one; else it waits its turn. A link that comes back is handed to the next in line and cannot
-//! be snatched by a newcomer. There are two lines, each in the order of arrival: one for giving
-//! locks back, one for all else, and neither has two turns in a row while somebody stands in
-//! the other.
+//! be snatched by a newcomer. There are two lines, each in the order of arrival: one for what is
+//! urgent, giving locks back above all, and one for all else; neither has two turns in a row
+//! while somebody stands in the other.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -18,7 +18,7 @@ use super::fault::{Class, Fault};
 use super::handshake;
 use super::link::{Link, Timeouts};
 use super::verbs::Bound;
-use crate::clock::{Clock, Time};
+use crate::clock::Clock;
 use crate::error::Cause;
 use crate::stats::Counters;
 
@@ -57,14 +57,6 @@ struct State {
     waiting: Queue,
 }
 
-/// Where a caller enters the queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
-    /// For giving back: somebody may be waiting for just that.
-    Front,
-    Back,
-}
-
 /// Those who wait for a turn, each line in the order of arrival.
 #[derive(Debug, Default)]
 struct Queue {
@@ -80,10 +72,11 @@ impl Queue {
         self.front.is_empty() && self.back.is_empty()
     }
 
-    fn enter(&mut self, turn: Arc<Turn>, order: Order) {
-        match order {
-            Order::Front => self.front.push_back(turn),
-            Order::Back => self.back.push_back(turn),
+    fn enter(&mut self, turn: Arc<Turn>, urgent: bool) {
+        if urgent {
+            self.front.push_back(turn);
+        } else {
+            self.back.push_back(turn);
         }
     }
 
@@ -149,10 +142,9 @@ impl Pool {
     pub(super) fn with<T>(
         &self,
         bound: Bound,
-        order: Order,
         exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let link = self.take(bound, order)?;
+        let link = self.take(bound)?;
         self.lend(link, exchange)
     }
 
@@ -202,9 +194,9 @@ impl Pool {
         result
     }
 
-    fn take(&self, bound: Bound, order: Order) -> Result<Box<Link>, Fault> {
+    fn take(&self, bound: Bound) -> Result<Box<Link>, Fault> {
         loop {
-            match self.grant(bound, order)? {
+            match self.grant(bound)? {
                 Grant::Link(link) => {
                     let idle = self.clock.now().since(link.last_used());
                     if idle <= TRUSTED_IDLE || (idle <= MOST_IDLE && !link.is_stale()) {
@@ -223,7 +215,7 @@ impl Pool {
         }
     }
 
-    fn grant(&self, bound: Bound, order: Order) -> Result<Grant, Fault> {
+    fn grant(&self, bound: Bound) -> Result<Grant, Fault> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             if let Some(link) = state.idle.pop() {
@@ -234,23 +226,22 @@ impl Pool {
                 return Ok(Grant::Slot);
             }
         }
-        self.wait_for_turn(state, bound.begin, order)
+        self.wait_for_turn(state, bound)
     }
 
     fn wait_for_turn(
         &self,
         mut state: MutexGuard<'_, State>,
-        until: Time,
-        order: Order,
+        bound: Bound,
     ) -> Result<Grant, Fault> {
         let turn = Arc::new(Turn::default());
-        state.waiting.enter(Arc::clone(&turn), order);
+        state.waiting.enter(Arc::clone(&turn), bound.urgent);
         let begun = self.clock.now();
         loop {
             if let Some(grant) = turn.granted.lock().take() {
                 return Ok(grant);
             }
-            if until <= self.clock.now() {
+            if bound.begin <= self.clock.now() {
                 state.waiting.leave(&turn);
                 let cause = Cause::TimedOut {
                     doing: "waiting for a free link to",
@@ -259,7 +250,7 @@ impl Pool {
                 };
                 return Err(Fault::new(Class::NoTurn, "connect", cause));
             }
-            self.clock.park(&turn.came, &mut state, until);
+            self.clock.park(&turn.came, &mut state, bound.begin);
         }
     }
 

@@ -12,7 +12,7 @@ use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::keys::Keys;
 use super::link::{Link, Timeouts};
-use super::pool::{Order, Pool};
+use super::pool::Pool;
 use super::scripts;
 use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
 use crate::clock::{Clock, Time};
@@ -52,10 +52,8 @@ impl SingleServer {
         bound: Bound,
         question: impl Fn(&mut Link) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        match self.links.with(bound, Order::Back, &question) {
-            Err(fault) if fault.is_of_a_dead_link() => {
-                self.links.with(bound, Order::Back, &question)
-            }
+        match self.links.with(bound, &question) {
+            Err(fault) if fault.is_of_a_dead_link() => self.links.with(bound, &question),
             other => other,
         }
     }
@@ -67,10 +65,9 @@ impl SingleServer {
         call: Call<'_>,
         after: Option<&Broken>,
         bound: Bound,
-        order: Order,
     ) -> Result<Answer, Fault> {
         let Some(broken) = after else {
-            return self.links.with(bound, order, |link| {
+            return self.links.with(bound, |link| {
                 let answer = call.run(link, &Preface::default(), bound.end)?;
                 if answer.owner == Owner::Ours {
                     return Ok(answer);
@@ -92,7 +89,7 @@ impl SingleServer {
 
 impl Verbs for SingleServer {
     fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault> {
-        self.links.with(bound, Order::Back, |link| {
+        self.links.with(bound, |link| {
             if target.fenced {
                 acquire_fenced(link, target, bound.end)
             } else {
@@ -119,7 +116,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: target.fenced,
         };
-        let answer = self.compare(call, None, bound, Order::Back)?;
+        let answer = self.compare(call, None, bound)?;
         match answer.owner {
             Owner::Ours => Ok(Acquired::Taken {
                 sent: answer.sent,
@@ -150,7 +147,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: false,
         };
-        self.compare(call, after, bound, Order::Back)
+        self.compare(call, after, bound)
     }
 
     fn release(
@@ -166,7 +163,7 @@ impl Verbs for SingleServer {
             compares: true,
             draws_fence: false,
         };
-        self.compare(call, after, bound, Order::Front)
+        self.compare(call, after, bound)
     }
 
     fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<Option<Seen>, Fault> {

@@ -28,6 +28,9 @@ pub(crate) struct Bound {
     pub(crate) begin: Time,
     /// How long to open a link, if none is there, and to wait for a reply.
     pub(crate) end: Time,
+    /// Whether it goes before others at the links: to give a lock back, for which somebody may
+    /// be waiting, or after a wait that came to no turn.
+    pub(crate) urgent: bool,
 }
 
 impl Bound {
@@ -37,6 +40,15 @@ impl Bound {
         Self {
             begin: now.plus(span.saturating_sub(last)),
             end: now.plus(span),
+            urgent: false,
+        }
+    }
+
+    /// The same, before others.
+    pub(crate) const fn urgent(self) -> Self {
+        Self {
+            urgent: true,
+            ..self
         }
     }
 
@@ -44,6 +56,7 @@ impl Bound {
     pub(crate) const NONE: Self = Self {
         begin: Time::MAX,
         end: Time::MAX,
+        urgent: false,
     };
 }
 
