@@ -13,6 +13,7 @@ mod adopt;
 mod bad_input;
 mod children;
 mod contention;
+mod doubts;
 mod fences;
 mod forked;
 mod links;
