@@ -23,7 +23,9 @@ fn files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     for entry in fs::read_dir(root().join(folder)).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && name != ".git" {
+        // What an editor or a build keeps in the folder is not of the repository.
+        if path.is_dir() && !name.starts_with("target") && (name == ".ci" || !name.starts_with('.'))
+        {
             found.extend(files(&path));
         } else if path.is_file() {
             found.push(path);
