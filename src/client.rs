@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::error::{Action, Config, Error, Kind};
+use crate::error::{Action, Config, Error};
 use crate::fork::Origin;
-use crate::keep::Base;
+use crate::keep::{Base, error_of};
 use crate::lock::LockBuilder;
-use crate::server::{Address, Bound, Class, Fault, Keys, SingleServer, Timeouts};
+use crate::server::{Address, Bound, Keys, SingleServer, Timeouts};
 use crate::stats::{Counters, Stats};
 use crate::token::{self, Token};
 
@@ -113,7 +113,7 @@ impl Client {
             .base
             .server
             .read(&keys, LONGEST_SEEN, self.bound())
-            .map_err(|fault| error(Action::Read, Some(keys.record()), fault))?;
+            .map_err(|fault| error_of(Action::Read, Some(keys.record()), fault))?;
         Ok(seen.map(|seen| Holder {
             fingerprint: token::fingerprint(&seen.record),
             label: std::str::from_utf8(&seen.record)
@@ -137,7 +137,7 @@ impl Client {
         self.base
             .server
             .ping(self.bound())
-            .map_err(|fault| error(Action::Ping, None, fault))
+            .map_err(|fault| error_of(Action::Ping, None, fault))
     }
 
     /// The counters of this client and its clones. No I/O.
@@ -163,20 +163,6 @@ impl Client {
 /// Its links are each one caller's at a time, and a caller that unwinds gives up its link.
 impl UnwindSafe for Client {}
 impl RefUnwindSafe for Client {}
-
-/// The error of a command that only asks: one that went unanswered has changed nothing.
-fn error(action: Action, key: Option<&Arc<str>>, fault: Fault) -> Error {
-    let key = key.cloned();
-    let kind = match (fault.class, key) {
-        (Class::WrongType, Some(key)) => return Error::new(Kind::WrongType { key }, None),
-        (Class::Refused, key) => Kind::Refused {
-            command: fault.command,
-            key,
-        },
-        (_, key) => Kind::Unavailable { action, key },
-    };
-    Error::new(kind, Some(fault.cause))
-}
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

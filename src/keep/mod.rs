@@ -11,5 +11,5 @@ pub(crate) use base::Base;
 pub(crate) use record::{Record, Standing};
 pub(crate) use release::{give_back, release};
 pub(crate) use renew::{renew, verify};
-pub(crate) use site::Site;
+pub(crate) use site::{Site, error_of};
 pub(crate) use terms::{Options, Renewal, Terms};

@@ -257,15 +257,21 @@ impl Record {
 
     /// `Ok` while the lease is held and out of its danger zone.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.held()? {
+            Standing::Danger { remaining } => Err(self.endangered(remaining)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the lease stands while it is held, in its danger zone or not; else why it is over.
+    pub(crate) fn held(&self) -> Result<Standing, Error> {
         let key = self.site.key();
         if self.site.origin.is_elsewhere() {
             return Err(Error::forked(Some(key)));
         }
         match self.standing(self.site.clock.now()) {
-            Standing::Held { .. } => Ok(()),
-            Standing::Danger { remaining } => Err(self.endangered(remaining)),
-            Standing::Lost(by) => Err(Error::lost(key, by)),
-            Standing::Released(by) => Err(Error::lost(key, by)),
+            Standing::Lost(by) | Standing::Released(by) => Err(Error::lost(key, by)),
+            held => Ok(held),
         }
     }
 

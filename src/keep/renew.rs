@@ -1,6 +1,6 @@
 //! Lengthening a lease, and asking the server whose it is, at the caller's request.
 
-use super::record::{Record, Standing};
+use super::record::Record;
 use crate::clock::Time;
 use crate::error::{Action, Error, LostBy};
 use crate::server::{Bound, Class, Fault, Owner};
@@ -11,7 +11,7 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
     let site = &record.site;
     let mut first: Option<Fault> = None;
     loop {
-        standing_or_lost(record)?;
+        record.held()?;
         let attempt = site.terms.attempt();
         let bound = Bound::within(site.clock.now(), attempt, attempt / 2);
         let target = site.target(&record.token);
@@ -61,7 +61,7 @@ fn judge(record: &Record, owner: Owner, sent: Time) -> Result<(), Error> {
 /// Asks the server whether the record is still ours, and ends the lease if it is not.
 pub(crate) fn verify(record: &Record) -> Result<(), Error> {
     let site = &record.site;
-    standing_or_lost(record)?;
+    record.held()?;
     let span = site.timeouts.connect.saturating_add(site.timeouts.command);
     let bound = Bound::within(site.clock.now(), span, site.timeouts.command);
     let ours = record.token.expose().as_bytes();
@@ -69,30 +69,12 @@ pub(crate) fn verify(record: &Record) -> Result<(), Error> {
     let most = ours.len() as u64 + 1;
     let by = match site.server.read(&site.keys, most, bound) {
         Ok(Some(seen)) if seen.record == ours => {
-            return standing_or_lost(record);
+            return record.held().map(drop);
         }
         Ok(Some(_)) => LostBy::TakenOver,
         Ok(None) => LostBy::Vanished,
         Err(fault) if fault.class == Class::WrongType => LostBy::TakenOver,
-        // A read that went unanswered has changed nothing: there is nothing to settle.
-        Err(mut fault) => {
-            if fault.class == Class::Unknown {
-                fault.class = Class::NotRun;
-            }
-            return Err(site.error(Action::Read, fault));
-        }
+        Err(fault) => return Err(site.error(Action::Read, fault)),
     };
     Err(Error::lost(site.key(), record.lose(by)))
-}
-
-fn standing_or_lost(record: &Record) -> Result<(), Error> {
-    let site = &record.site;
-    if site.origin.is_elsewhere() {
-        return Err(Error::forked(Some(site.key())));
-    }
-    match record.standing(site.clock.now()) {
-        Standing::Held { .. } | Standing::Danger { .. } => Ok(()),
-        Standing::Lost(by) => Err(Error::lost(site.key(), by)),
-        Standing::Released(by) => Err(Error::lost(site.key(), by)),
-    }
 }

@@ -39,25 +39,28 @@ impl Site {
 
     /// The error for a fault that nothing more is done about.
     pub(crate) fn error(&self, action: Action, fault: Fault) -> Error {
-        let key = Arc::clone(self.key());
-        let kind = match fault.class {
-            Class::NoTurn | Class::NoLink | Class::NotSent | Class::NotRun => Kind::Unavailable {
-                action,
-                key: Some(key),
-            },
-            Class::Refused => Kind::Refused {
-                command: fault.command,
-                key: Some(key),
-            },
-            Class::WrongType => return Error::new(Kind::WrongType { key }, None),
-            Class::Unknown => Kind::Unknown {
-                action,
-                key,
-                until: None,
-            },
-        };
-        Error::new(kind, Some(fault.cause))
+        error_of(action, Some(self.key()), fault)
     }
+}
+
+/// The error for a fault that nothing more is done about, of a command on `key` if it was on one.
+pub(crate) fn error_of(action: Action, key: Option<&Arc<str>>, fault: Fault) -> Error {
+    // A question that went unanswered has changed nothing: there is nothing to settle.
+    let asks = matches!(action, Action::Read | Action::Ping);
+    let kind = match (fault.class, key.cloned()) {
+        (Class::WrongType, Some(key)) => return Error::new(Kind::WrongType { key }, None),
+        (Class::Unknown, Some(key)) if !asks => Kind::Unknown {
+            action,
+            key,
+            until: None,
+        },
+        (Class::Refused, key) => Kind::Refused {
+            command: fault.command,
+            key,
+        },
+        (_, key) => Kind::Unavailable { action, key },
+    };
+    Error::new(kind, Some(fault.cause))
 }
 
 /// A site is a base and a name on it; what the base has is said without naming it.
