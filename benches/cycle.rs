@@ -9,7 +9,8 @@
 //! cargo bench --bench cycle -- allocations   heap allocations of a cycle
 //! ```
 //!
-//! `loop N leasehold|bare` runs N cycles and says nothing, for tools that count from outside
+//! `loop N leasehold|unrenewed|bare` runs N cycles (with renewal in the background as by default,
+//! without it, on the bare socket) and says nothing, for tools that count from outside
 //! (`scripts/syscalls` is one); `serve` starts the private server, prints its two URLs, and
 //! ends with its standard input.
 //!
@@ -30,10 +31,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use leasehold::{Client, Lock};
+use leasehold::{Client, Lock, LockBuilder};
 
 mod support;
 
+use support::arguments::{is_smoke, number, words};
 use support::bare::{Bare, Token};
 use support::placement::Placement;
 use support::ratio::{Size, compare};
@@ -55,15 +57,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
-    // `cargo test --benches` and criterion's `--test` want to see it run, not its figures.
-    let smoke = !arguments.iter().any(|argument| argument == "--bench")
-        || arguments.iter().any(|argument| argument == "--test");
+    let words = words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["loop", cycles, side] => return run_loop(cycles, side),
         ["serve"] => return serve(),
@@ -71,7 +66,7 @@ fn run() -> Result<(), String> {
     }
     let bench = Bench::open()?;
     println!("{}", bench.describe()?);
-    let size = if smoke {
+    let size = if is_smoke() {
         Size {
             rounds: 1,
             pairs: 50,
@@ -171,7 +166,7 @@ impl Bench {
         let mut table = Table::begin(size, "leasehold against the bare socket");
         self.each_place(|socket, url, placement| {
             let mut bare = self.bare(url, BARE_KEY, Token::Fresh)?;
-            let lock = lock_at(url)?;
+            let lock = lock_at(url, |lock| lock)?;
             let result = compare(size, &mut || bare.cycle(), &mut || cycle(&lock));
             // A median of a few says nothing about a few per cent.
             let budget = placement.budget().filter(|_| 1_000 <= size.pairs);
@@ -336,14 +331,18 @@ fn run_loop(cycles: &str, side: &str) -> Result<(), String> {
     let url = &bench.urls[0].1;
     match side {
         "leasehold" => {
-            let lock = lock_at(url)?;
+            let lock = lock_at(url, |lock| lock)?;
+            (0..cycles).for_each(|_| cycle(&lock));
+        }
+        "unrenewed" => {
+            let lock = lock_at(url, LockBuilder::without_renewal)?;
             (0..cycles).for_each(|_| cycle(&lock));
         }
         "bare" => {
             let mut bare = bench.bare(url, BARE_KEY, Token::Fresh)?;
             (0..cycles).for_each(|_| bare.cycle());
         }
-        _ => return Err(format!("neither leasehold nor bare: {side}")),
+        _ => return Err(format!("none of leasehold, unrenewed and bare: {side}")),
     }
     Ok(())
 }
@@ -358,9 +357,9 @@ fn serve() -> Result<(), String> {
     Ok(())
 }
 
-fn lock_at(url: &str) -> Result<Lock, String> {
+fn lock_at(url: &str, options: fn(LockBuilder) -> LockBuilder) -> Result<Lock, String> {
     Client::open(url)
-        .and_then(|client| client.lock(OUR_KEY).build())
+        .and_then(|client| options(client.lock(OUR_KEY)).build())
         .map_err(|error| error.to_string())
 }
 
@@ -374,16 +373,6 @@ fn kind(url: &str) -> &'static str {
         "tcp"
     } else {
         "unix"
-    }
-}
-
-fn number(variable: &str, default: usize) -> Result<usize, String> {
-    match env::var(variable) {
-        Err(_) => Ok(default),
-        Ok(text) => match text.parse() {
-            Ok(number) if 0 < number => Ok(number),
-            _ => Err(format!("{variable} is not a number above 0: {text}")),
-        },
     }
 }
 

@@ -32,6 +32,7 @@ pub use error::Error;
 pub use fence::{FenceGate, Stale};
 pub use lease::{Lease, LeaseState, LeaseWatch};
 pub use lock::{Lock, LockBuilder};
+pub use notice::{Danger, DangerCause, Loss, LossCause};
 pub use stats::Stats;
 pub use token::Token;
 
@@ -41,6 +42,8 @@ mod client;
 mod lease;
 #[path = "../src/lock.rs"]
 mod lock;
+#[path = "../src/notice.rs"]
+mod notice;
 
 #[path = "../src/acquire/mod.rs"]
 mod acquire;
@@ -77,7 +80,6 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
 use clock::{Clock, Time};
 use command::{Batch, Decimal};
-use fork::Origin;
 use keep::{Base, Options, Record, Site, Terms};
 use server::{Address, Keys, SingleServer, Timeouts};
 use stats::Counters;
@@ -229,14 +231,13 @@ fn site() -> Arc<Site> {
     let (clock, counters) = (Clock::default(), Arc::<Counters>::default());
     let address = Address::parse("redis://127.0.0.1:1").expect("a URL");
     let server = SingleServer::new(address, clock.clone(), timeouts, 1, Arc::clone(&counters));
-    let base = Base {
-        server: Box::new(server),
-        name: "nowhere".to_owned(),
+    let base = Base::new(
+        Box::new(server),
+        "nowhere".to_owned(),
         clock,
         counters,
-        origin: Origin::here(),
         timeouts,
-    };
+    );
     Arc::new(Site {
         base: Arc::new(base),
         keys: Keys::new("order:123".into()),

@@ -1,4 +1,5 @@
-//! The main job in a few seconds: a lock that is taken, given back, lost and defended.
+//! The main job in a few seconds: a lock that is taken, given back, lost and defended, and a
+//! holder who is warned in time.
 //!
 //! Run it with `scripts/try`, or with `cargo run --example tour` where a `redis-server` is
 //! installed. It starts a private one and ends it again; `LEASEHOLD_URL=redis://…` names
@@ -14,8 +15,8 @@ mod story;
 mod support;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ use support::{Outcome, Server, claim, finish};
 const TTL: Duration = Duration::from_secs(5);
 /// The ttl of a lease that is meant to run out.
 const SHORT: Duration = Duration::from_millis(250);
+/// The ttl of a lease that outlives its part only if it is renewed.
+const LIVELY: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const WORKERS: usize = 4;
@@ -45,6 +48,7 @@ fn run() -> Outcome {
     a_reply_is_lost(server.url())?;
     a_stale_release_is_refused(server.url())?;
     a_late_writer_is_fenced_off(server.url())?;
+    a_frozen_server_delays_no_warning(&server)?;
     part("Each of these was checked while it was told.");
     Ok(())
 }
@@ -165,6 +169,69 @@ fn a_late_writer_is_fenced_off(url: &str) -> Outcome {
         .ok_or("a late write was admitted")?;
     more(format_args!("“{stale}”"));
     Ok(())
+}
+
+fn a_frozen_server_delays_no_warning(server: &Server) -> Outcome {
+    part("5. The server is frozen. Both holders are told before their records can expire.");
+    let client = Client::open(server.url())?;
+    let (telling, told) = mpsc::channel();
+    let take = |who: &'static str, ttl: Duration, margin: Duration| {
+        let (danger, loss) = (telling.clone(), telling.clone());
+        let lock = client.lock(format!("leasehold:tour:{who}"));
+        let lock = lock.ttl(ttl).danger(margin).on_danger(move |notice| {
+            let (at, left) = (Instant::now(), notice.remaining().as_millis());
+            say(format_args!(
+                "{who} is in danger: {}; {left} ms left",
+                notice.cause()
+            ));
+            let _ = danger.send((who, LeaseState::Danger, at));
+        });
+        let lock = lock.on_lost(move |notice| {
+            let at = Instant::now();
+            say(format_args!("{who} is lost: {}", notice.cause()));
+            let _ = loss.send((who, LeaseState::Lost, at));
+        });
+        lock.build()?.acquire_timeout(PATIENCE)
+    };
+    let second = take("second", LIVELY * 3 / 2, LIVELY * 2 / 3)?;
+    let first = take("first", LIVELY, LIVELY / 3)?;
+    let asked = Instant::now();
+    let record = client.inspect(first.key())?;
+    let left = record.and_then(|record| record.remaining());
+    let expires = asked + left.ok_or("the record has no expiry")?;
+    if !server.signal("STOP")? {
+        say("left out: the server that LEASEHOLD_URL names is not ours to stop");
+        return Ok(());
+    }
+    say("two leases are renewed in the background; now SIGSTOP stops the server");
+    for expected in [
+        ("first", LeaseState::Danger),
+        ("second", LeaseState::Danger),
+        ("first", LeaseState::Lost),
+    ] {
+        let (who, state, at) = told.recv_timeout(PATIENCE)?;
+        claim((who, state) == expected, "each is told in its turn")?;
+        claim(at < expires, "it is told before a record can expire")?;
+    }
+    let expires = story::millis(expires);
+    more(format_args!(
+        "(its record expires at {expires}, not earlier)"
+    ));
+    server.signal("CONT")?;
+    say("SIGCONT lets the server go on");
+    while second.state() == LeaseState::Danger {
+        thread::park_timeout(Duration::from_millis(1));
+    }
+    second.check()?;
+    let left = second.remaining().as_millis();
+    say(format_args!(
+        "second is renewed, and out of danger: {left} ms left"
+    ));
+    claim(
+        first.check().is_err_and(|error| error.is_lost()),
+        "a loss is final",
+    )?;
+    Ok(second.release()?)
 }
 
 /// Two leases of one lock: the first has run out, the second was taken after it.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::{Action, Config, Error};
-use crate::fork::Origin;
 use crate::keep::{Base, error_of};
 use crate::lock::LockBuilder;
 use crate::server::{Address, Bound, Keys, SingleServer, Timeouts};
@@ -32,6 +31,8 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// Links are opened when they are needed, at most [`max_links`](ClientBuilder::max_links),
 /// and a thread that finds none free waits its turn within the time that its call may take
 /// ([`Lock::acquire`](crate::Lock::acquire): without limit).
+/// Renewals in the background have a link of their own beside them, and deletions of what an
+/// unknown outcome may have left behind take the same.
 /// A link is dropped at its first failure, and is not used again after 30 s without use.
 /// Nothing is sent over a link but what a caller asked for: there is no health check.
 ///
@@ -250,14 +251,7 @@ impl ClientBuilder {
             Arc::clone(&counters),
         );
         Ok(Client {
-            base: Arc::new(Base {
-                server: Box::new(server),
-                name,
-                clock,
-                counters,
-                origin: Origin::here(),
-                timeouts,
-            }),
+            base: Arc::new(Base::new(Box::new(server), name, clock, counters, timeouts)),
         })
     }
 }

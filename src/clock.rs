@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, MutexGuard};
 
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// A point on the clock, in nanoseconds since an origin that one process shares.
 ///
 /// Additions saturate at [`Time::MAX`]. For a deadline that is the safe side: it comes
@@ -31,6 +33,12 @@ impl Time {
     pub(crate) fn plus(self, span: Duration) -> Self {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
+    }
+
+    /// The other way: never before the clock's origin.
+    pub(crate) fn minus(self, span: Duration) -> Self {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
     }
 
     /// The time from `earlier` to `self`, zero if `earlier` is not earlier.
@@ -72,12 +80,14 @@ impl Clock {
     }
 
     /// Waits on `condvar` until it is notified or `until` has come, whichever is first.
-    /// It may also return for no reason, as condition variables do.
+    /// It may also return for no reason, as condition variables do, and does so after a second: a
+    /// condition variable counts by a clock that stands still during suspend, and this one does
+    /// not.
     pub(crate) fn park<T>(&self, condvar: &Condvar, guard: &mut MutexGuard<'_, T>, until: Time) {
         if until == Time::MAX {
             condvar.wait(guard);
         } else {
-            condvar.wait_for(guard, until.since(self.now()));
+            condvar.wait_for(guard, until.since(self.now()).min(LONGEST_SLEEP));
         }
     }
 }

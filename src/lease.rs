@@ -5,8 +5,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Config, Error};
-use crate::keep::{self, Record, Standing};
+use crate::error::{Action, Config, Error, Kind};
+use crate::keep::{self, Record, Standing, Watched};
 use crate::token::Token;
 
 /// Where a lease stands, by its own clock and deadline. These four are all there will be: match
@@ -24,6 +24,10 @@ pub enum LeaseState {
 }
 
 /// One acquisition of a lock: a guard that gives the lock back when it is dropped.
+///
+/// It is renewed in the background until it is released or dropped, unless its lock was built
+/// [without](crate::LockBuilder::without_renewal) that. A lease that is leaked
+/// ([`std::mem::forget`]) is renewed for as long as the process lives.
 ///
 /// The lease is valid until its own deadline, which is earlier than the server's expiry:
 /// it counts from before the command was sent, less 1 % and 2 ms for clocks that run at
@@ -50,15 +54,36 @@ pub enum LeaseState {
 #[must_use = "a lease that is not bound to a name is released at once"]
 pub struct Lease {
     record: Arc<Record>,
+    /// Told of its danger and loss, while this handle is there.
+    announced: Option<Arc<dyn Watched>>,
     released: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(record: Arc<Record>) -> Self {
-        Self {
-            record,
-            released: false,
+    /// The guard of a lease that the background sees to from here on. Where a thread for that
+    /// cannot be started, the lock is given back.
+    pub(crate) fn begin(
+        record: Arc<Record>,
+        announced: Option<Arc<dyn Watched>>,
+    ) -> Result<Self, Error> {
+        if let Err(cause) = keep::keep(&record, announced.as_ref()) {
+            let site = &record.site;
+            let error = site.unavailable(Action::Acquire, cause);
+            if let Err(error) = keep::give_back(&record, Duration::MAX) {
+                log::warn!(
+                    target: "leasehold::acquire",
+                    "giving back what cannot be kept: {}",
+                    error.chain()
+                );
+            }
+            return Err(error);
         }
+        record.site.counters.acquired.add_one();
+        Ok(Self {
+            record,
+            announced,
+            released: false,
+        })
     }
 
     /// The key of the lock.
@@ -75,9 +100,12 @@ impl Lease {
     }
 
     /// The fence of this acquisition, if the lock was built with
-    /// [`fenced`](crate::LockBuilder::fenced): a number above 0 that is larger for each
-    /// later holder of the key. Give it to the resource with every write, so that the
-    /// resource can refuse an older one.
+    /// [`fenced`](crate::LockBuilder::fenced): a number that is larger for each later holder of
+    /// the key. Give it to the resource with every write, so that the resource can refuse an
+    /// older one.
+    ///
+    /// It is in the order of 10^15, since it starts from the server's time in microseconds, and
+    /// below 2^53: a column for it is a `BIGINT`, and JSON and JavaScript keep it exact.
     #[must_use]
     pub fn fence(&self) -> Option<u64> {
         self.record.fence
@@ -104,6 +132,9 @@ impl Lease {
 
     /// `Ok` while the lease is held and out of its danger zone. To be asked before each
     /// side effect; no I/O.
+    ///
+    /// It computes from the clock. That somebody has deleted the record (`DEL`, `FLUSHALL`,
+    /// eviction) is found out at the next renewal; [`verify`](Self::verify) asks.
     ///
     /// # Errors
     ///
@@ -154,8 +185,15 @@ impl Lease {
         }
         self.renew()?;
         self.record.check()?;
-        if left() < span {
-            return Err(self.record.endangered(left()));
+        let remaining = left();
+        if remaining < span {
+            let key = Arc::clone(self.record.site.key());
+            let kind = Kind::TooLittleLeft {
+                key,
+                span,
+                remaining,
+            };
+            return Err(Error::new(kind, None));
         }
         Ok(())
     }
@@ -198,13 +236,12 @@ impl Lease {
     /// A view of the lease for other threads, without the right to release it.
     #[must_use]
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch {
-            record: Arc::clone(&self.record),
-        }
+        LeaseWatch::new(Arc::clone(&self.record))
     }
 
     /// Gives the token away and does not release: the record stands until its ttl is over, or
-    /// until somebody [adopts](crate::Lock::adopt) it. No I/O.
+    /// until somebody [adopts](crate::Lock::adopt) it. It sends nothing; a renewal that is on its
+    /// way is waited for, at most the shorter of the command timeout and a tenth of the ttl.
     ///
     /// For this lease's watches it is over: their [`check`](LeaseWatch::check) is an error from
     /// here on. Stop the workers before you detach. In a forked child it returns the token and
@@ -212,10 +249,11 @@ impl Lease {
     #[must_use = "without its token nobody can release the lock"]
     pub fn detach(mut self) -> Token {
         self.released = true;
+        self.announced = None;
         // In a forked child the parent's lease is not ended: that takes a mutex which may be
         // held there for ever. The token is a copy like any other.
         if !self.record.site.origin.is_elsewhere() {
-            self.record.give_away(self.record.site.clock.now());
+            keep::give_away(&self.record);
         }
         self.record.token.clone()
     }
@@ -223,8 +261,14 @@ impl Lease {
     /// Gives the lock back: compare the token and delete, in one step on the server. As
     /// drop, but it reports what came of it.
     ///
+    /// A renewal that is on its way is waited for first; once this has returned, no renewal of
+    /// the token is sent and no callback starts. What could not be settled in the time given is
+    /// gone on with in the background, as long as the client is there.
+    ///
     /// It returns within a tenth of the ttl (at most the command timeout), one connect
-    /// timeout and two command timeouts, lost replies and reconnects included.
+    /// timeout and two command timeouts, lost replies and reconnects included. For a lease that
+    /// is lost it asks once all the same, since its record may stand on a server whose clock is
+    /// slow.
     ///
     /// Where the reply was lost and a second look finds the record gone while the deadline
     /// has not passed, that was our own deletion: the record could not expire yet. This
@@ -234,7 +278,9 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`is_lost`](Error::is_lost) if the record was not ours any more; it is not touched.
+    /// [`is_lost`](Error::is_lost) if the record was not ours any more; it is not touched. That
+    /// includes a record which ran out while its release could not be delivered: ask
+    /// [`check`](Self::check) before the release to know whether the work was covered.
     /// [`is_unknown`](Error::is_unknown) if it could not be settled within the bound;
     /// [`may_hold_until`](Error::may_hold_until) then tells the last instant at which the
     /// record can stand. [`is_refused`](Error::is_refused) if the user lacks a right, and
@@ -247,6 +293,8 @@ impl Lease {
         if std::mem::replace(&mut self.released, true) {
             return Ok(());
         }
+        // Nobody is told any more, whatever is queued by now.
+        self.announced = None;
         if self.record.site.origin.is_elsewhere() {
             return Err(Error::forked(Some(self.record.site.key())));
         }
@@ -300,6 +348,22 @@ pub struct LeaseWatch {
 }
 
 impl LeaseWatch {
+    pub(crate) const fn new(record: Arc<Record>) -> Self {
+        Self { record }
+    }
+
+    /// As [`Lease::key`].
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.record.site.key()
+    }
+
+    /// As [`Lease::fence`].
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.record.fence
+    }
+
     /// As [`Lease::state`].
     #[must_use]
     pub fn state(&self) -> LeaseState {

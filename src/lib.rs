@@ -1,5 +1,5 @@
-//! A lease lock on Redis for plain blocking code: taken in one command, released only with
-//! its own token, every outcome accounted for.
+//! A lease lock on Redis for plain blocking code: taken in one command, renewed in the
+//! background, released only with its own token, and its holder told before it can run out.
 //!
 //! # What it cannot do
 //!
@@ -11,8 +11,6 @@
 //!   etcd, ZooKeeper or Consul is the right tool.
 //! * **Redis expires keys by its wall clock**: a step of that clock, or an eviction policy
 //!   other than `noeviction`, can free a lock early.
-//! * **This version does not renew in the background.** A lease lasts for its ttl;
-//!   [`Lease::ensure`] and [`Lease::renew`] lengthen it when they are called.
 //!
 //! # In a few lines
 //!
@@ -24,7 +22,7 @@
 //!     let client = Client::open("redis://127.0.0.1:6379")?;          // no I/O yet
 //!     let lock = client.lock("order:123").ttl(Duration::from_secs(30)).build()?;
 //!
-//!     let lease = lock.acquire_timeout(Duration::from_secs(5))?;
+//!     let lease = lock.acquire_timeout(Duration::from_secs(5))?;     // renewed in the background
 //!     lease.check()?;                                   // before each side effect: no I/O
 //!     // … the work …
 //!     lease.release()                                   // or drop it
@@ -37,7 +35,8 @@
 //! [`lock`](Client::lock) gives a [`LockBuilder`], whose [`build`](LockBuilder::build)
 //! checks the options and gives a [`Lock`]: a name plus options, holding nothing. Its
 //! `acquire` family gives a [`Lease`], the guard. [`Lease::watch`] gives worker threads a
-//! [`LeaseWatch`]. A [`Canceller`] ends a wait from another thread, a [`FenceGate`] checks
+//! [`LeaseWatch`]; [`LockBuilder::on_danger`] and [`LockBuilder::on_lost`] are told [`Danger`] and
+//! [`Loss`]. A [`Canceller`] ends a wait from another thread, a [`FenceGate`] checks
 //! fences in this process, and [`Error`] tells apart what must not be mixed up.
 //!
 //! | word | meaning |
@@ -46,7 +45,7 @@
 //! | lease | one acquisition of a lock: a guard, released on drop |
 //! | token | the value that proves which acquisition owns the record; fresh for each |
 //! | validity, deadline | how long, and until when, the holder may rely on the lease by its own clock |
-//! | danger zone | the last stretch before the deadline, in which no new side effect should start |
+//! | danger zone | the last stretch before the deadline: no renewal has been confirmed for too long, and no new side effect should start |
 //! | lost | the deadline passed, or the server proved that the record is no longer ours; final |
 //! | unknown | a command was sent whole and no reply came |
 //! | fence | a number that only grows from one holder of a key to the next |
@@ -63,6 +62,9 @@
 //!   has gone.
 //! * The holder's deadline is earlier than the server's expiry: it counts from *before* the
 //!   command was sent, less 1 % and 2 ms, and on Linux by a clock that runs during suspend.
+//! * The danger callback comes on time if Redis hangs, the network drops every packet, other
+//!   callbacks block (fewer than 64 at once) or one panics. [`Lease::check`] and [`LeaseWatch`]
+//!   are right at every moment without any callback.
 //! * A reply that never came is *unknown*, never guessed. The link it was due on is fenced
 //!   off (`CLIENT KILL` by id and address, which answers 1, or 0 from the same run of the
 //!   server), so that the command can no longer run, and the server is asked with the token.
@@ -100,18 +102,32 @@
 //!
 //! `let _ = lock.acquire()?;` releases the lock before the next line. Bind it to a name,
 //! `let _lease = …` if need be; `#![deny(let_underscore_drop)]` makes the compiler refuse the
-//! other.
+//! other. It does not catch `if lock.try_acquire()?.is_some() { … }` and `let Some(_) = … else`,
+//! which release as early: write `if let Some(_lease) = lock.try_acquire()?`.
 //!
 //! ## `process::exit` and kills
 //!
 //! They run no destructors, and neither does a lease in a `static`: the record stands until
 //! its ttl is over. A panic that unwinds does release; with `panic = "abort"` it does not.
 //!
+//! ## Shutting down
+//!
+//! Cancel the waits with a [`Canceller`], let the workers finish, release. What an unknown
+//! outcome may have left behind is deleted in the background only as long as the client lives:
+//! if [`Stats::unknown_unresolved`] has grown and somebody waits for those locks, keep the client
+//! for a moment longer; else their records stand for a ttl at most.
+//!
 //! ## Fork
 //!
 //! In a forked child inherited handles are inert: a lease is not held there, neither
 //! releases nor renews, and a client answers [`is_config`](Error::is_config). Open a client
 //! in the child.
+//!
+//! POSIX allows little to the child of a process that has threads, and one thing is beyond this
+//! crate: `parking_lot` keeps one table for the whole process, and a thread that is being parked
+//! or woken at the very moment of the fork leaves it locked in the child, where a wait then never
+//! ends (seen about once in 5,000 forks of a process that did nothing but take and give back
+//! locks). Fork before you start threads, or `exec` in the child.
 //!
 //! ## Suspend, and virtual machines
 //!
@@ -123,6 +139,21 @@
 //!
 //! A [`Lock`] is not reentrant: a thread that holds it and acquires it again waits for
 //! itself.
+//!
+//! # Threads
+//!
+//! A client starts them when they are needed, and they are gone 2 s after its last lease, or at
+//! once with the last handle: client, lock, lease, watch, and a callback that is running. One
+//! that opens a link ends when its connect timeout is over, a name lookup excepted.
+//!
+//! | thread | from | does | never |
+//! |---|---|---|---|
+//! | `leasehold-renew` | the first renewed lease, or the first token to reap | renews every lease that is due, hundreds in a batch, over a link of its own, and deletes what unknown outcomes may have left behind | runs your code, looks up names, waits longer for one lease's reply than that lease's own patience |
+//! | `leasehold-link` (two at most) | a link for renewals is to be opened | name lookup, connect, handshake | |
+//! | `leasehold-watch` | the first lease with a callback | waits for the next danger or deadline | touches the network, runs your code |
+//! | `leasehold-call` (up to 64) | the first with the first lease with a callback, one more when a callback finds none idle | runs callbacks | |
+//!
+//! A thread that cannot be started is an error of the acquisition, not a silence later on.
 //!
 //! # Rights
 //!
@@ -141,8 +172,11 @@
 //!
 //! | target | level | what |
 //! |---|---|---|
-//! | `leasehold::acquire` | warn | an outcome that stays unknown; a lock that came too late and could not be given back; a holder without an expiry, once a wait |
-//! | `leasehold::lease` | warn | a lease found lost |
+//! | `leasehold::acquire` | warn | a server that is away, once a wait; an outcome that stays unknown; a lock that came too late and could not be given back; a holder without an expiry, once a wait |
+//! | `leasehold::lease` | warn | a lease found lost, or in its danger zone for want of a renewal |
+//! | `leasehold::renew` | warn, info, debug | no link for renewals, once an outage, and its end; a renewal that is refused, once a lease; other renewals that fail |
+//! | `leasehold::reaper` | warn, debug | a token left to its expiry; what is reaped |
+//! | `leasehold::callback` | error, warn | a callback that panicked; one that has to wait for a thread |
 //! | `leasehold::release` | warn | a loss found at the release; what a drop could not return |
 //! | `leasehold::link` | debug | links that broke, reconnects, refused handshake steps |
 //!
@@ -158,12 +192,15 @@ pub use error::Error;
 pub use fence::{FenceGate, Stale};
 pub use lease::{Lease, LeaseState, LeaseWatch};
 pub use lock::{Lock, LockBuilder};
+pub use notice::{Danger, DangerCause, Loss, LossCause};
 pub use stats::Stats;
 pub use token::Token;
 
 mod client;
-mod lease;
 mod lock;
+mod notice;
+
+mod lease;
 
 mod acquire;
 mod keep;

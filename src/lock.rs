@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::acquire::{self, Canceller, Patience};
 use crate::error::{Config, Error, Kind};
-use crate::keep::{Base, Options, Renewal, Site, Terms};
+use crate::keep::{Base, Options, Record, Renewal, Site, Terms};
 use crate::lease::Lease;
+use crate::notice::{Danger, Hooks, Loss, announced};
 use crate::server::Keys;
 use crate::token::{self, Token};
 
@@ -42,6 +43,7 @@ pub struct LockBuilder {
     options: Options,
     label: Option<String>,
     fenced: bool,
+    hooks: Hooks,
 }
 
 impl LockBuilder {
@@ -52,6 +54,7 @@ impl LockBuilder {
             options: Options::default(),
             label: None,
             fenced: false,
+            hooks: Hooks::default(),
         }
     }
 
@@ -75,8 +78,9 @@ impl LockBuilder {
     /// what leaves room for two attempts before the danger zone:
     /// `renew_every + 2 (τ + 8 ms) ≤ V − danger`, where V = ttl − ttl/100 − 2 ms.
     ///
-    /// **This version checks the option and does not renew by itself yet**: call
-    /// [`Lease::renew`] or [`Lease::ensure`].
+    /// Renewals of all leases of a client go out together, from one thread over a link of its
+    /// own, whatever the callers do. Where one fails, it is tried again at once and then after
+    /// pauses from 10 ms up to τ, until the deadline.
     ///
     /// Defaults to ttl/3, or less where the rule asks for it. The last call of this and
     /// [`without_renewal`](Self::without_renewal) counts.
@@ -85,7 +89,9 @@ impl LockBuilder {
         self
     }
 
-    /// No renewal in the background: the lease ends with its first ttl, unless
+    /// No renewal in the background: the lease ends with its first ttl (danger and loss are told
+    /// all the same, so that [`Lease::check`] says stop after two thirds of the ttl, with the
+    /// default [`danger`](Self::danger)), unless
     /// [`Lease::renew`] or [`Lease::ensure`] is called. This allows a ttl from 10 ms.
     pub fn without_renewal(mut self) -> Self {
         self.options.renewal = Renewal::Off;
@@ -105,7 +111,10 @@ impl LockBuilder {
     }
 
     /// The longest that one acquisition may be held: no deadline, the first one included,
-    /// lies beyond acquisition + `max_hold`. It has to be longer than the danger margin.
+    /// lies beyond acquisition + `max_hold`. It has to be longer than the danger margin. Danger
+    /// and loss come as usual, with that as their cause, and the loss gives the lock back. So
+    /// [`Lease::check`] says stop at `max_hold` − danger: plan `max_hold` as the longest work and
+    /// the danger margin.
     ///
     /// Defaults to no limit.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
@@ -128,6 +137,61 @@ impl LockBuilder {
     /// `KEY:leasehold:fence`, which lives for 30 days after the last acquisition.
     pub fn fenced(mut self) -> Self {
         self.fenced = true;
+        self
+    }
+
+    /// What to do when a lease enters its danger zone: no renewal has been confirmed for so long
+    /// that no more than the [`danger`](Self::danger) margin is left.
+    ///
+    /// It is called on time whatever the network does, on a thread of its own kind
+    /// (`leasehold-call`, up to 64 a client), once for each stay in the danger zone: a renewal
+    /// that is confirmed ends it, and a later one is told again. A callback that blocks delays no
+    /// other while fewer than 64 do. One that panics is caught and logged. None starts after
+    /// [`Lease::release`] or drop has returned; one that has begun may still be running then. A
+    /// holder that wakes up past its deadline is told of the loss alone.
+    ///
+    /// A holder that is woken by [`LeaseWatch::wait_danger`](crate::LeaseWatch::wait_danger), or
+    /// stopped by [`Lease::check`], and releases before a thread has begun the callback, is not
+    /// told any more: use the callback to stop the work, not to count dangers, which
+    /// [`Stats::danger`](crate::Stats::danger) does.
+    ///
+    /// It is told for every lease of this lock: a flag of your own has to be cleared before the
+    /// next one. Nothing is called when a danger ends without a loss; [`Danger::watch`] tells.
+    ///
+    /// The last call of this setter counts.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let seen = Arc::clone(&stop);
+    /// let lock = leasehold::Client::open("redis://127.0.0.1:6379")?
+    ///     .lock("report")
+    ///     .on_danger(move |danger| {
+    ///         eprintln!("{}: {}, {:?} left", danger.key(), danger.cause(), danger.remaining());
+    ///         seen.store(true, Ordering::Relaxed);
+    ///     })
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_danger(mut self, callback: impl Fn(&Danger) + Send + Sync + 'static) -> Self {
+        self.hooks.danger = Some(Arc::new(callback));
+        self
+    }
+
+    /// What to do when a lease is lost: its deadline has passed, or the server has proven that
+    /// its record is no longer ours. Called once, as [`on_danger`](Self::on_danger) is, and not
+    /// for a lease that was released or whose token was given away. A loss that the release
+    /// itself finds is its error, or a line in the log where the lease was dropped.
+    ///
+    /// The last call of this setter counts.
+    pub fn on_lost(mut self, callback: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
+        self.hooks.lost = Some(Arc::new(callback));
         self
     }
 
@@ -155,6 +219,7 @@ impl LockBuilder {
         };
         Ok(Lock {
             site: Arc::new(site),
+            hooks: (!self.hooks.is_empty()).then(|| Arc::new(self.hooks)),
         })
     }
 }
@@ -207,6 +272,7 @@ impl fmt::Debug for LockBuilder {
 #[derive(Clone)]
 pub struct Lock {
     site: Arc<Site>,
+    hooks: Option<Arc<Hooks>>,
 }
 
 impl Lock {
@@ -219,6 +285,10 @@ impl Lock {
     /// Makes one attempt. `None` if another holds the lock: that is a value, not an error. A
     /// key that holds a list, say, is `None` too; [`Client::inspect`](crate::Client::inspect)
     /// tells.
+    ///
+    /// Bind the lease: `if let Some(_lease) = lock.try_acquire()?`. Both
+    /// `if lock.try_acquire()?.is_some() { … }` and `let Some(_) = … else` give the lock back before
+    /// the next line, and no lint says so.
     ///
     /// One command on an open link. Where its reply is lost, the outcome is settled: the old
     /// connection is fenced off and the server is asked with the token. All of that takes at
@@ -284,6 +354,20 @@ impl Lock {
     /// the lock is given back first, which on a slow server takes a second one: leaving no
     /// record behind comes before the time.
     ///
+    /// # Example: a service that shuts down
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), leasehold::Error> {
+    /// # let lock = leasehold::Client::open("redis://127.0.0.1:6379")?.lock("job").build()?;
+    /// let canceller = leasehold::Canceller::new();      // a clone goes to the signal handler
+    /// while let Some(lease) = lock.acquire_cancellable(None, &canceller)? {
+    ///     // … one piece of work …
+    ///     lease.release()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// With a deadline as [`acquire_deadline`](Self::acquire_deadline), without one as
@@ -334,7 +418,9 @@ impl Lock {
     pub fn adopt(&self, token: Token) -> Result<Option<Lease>, Error> {
         // Taken by value, though a look at it would do: it is spent, and adopting it a second
         // time finds nothing.
-        Ok(acquire::adopt(&self.site, &token)?.map(Lease::new))
+        acquire::adopt(&self.site, &token)?
+            .map(|record| self.lease(record))
+            .transpose()
     }
 
     fn wait(&self, patience: Patience) -> Result<Lease, Error> {
@@ -355,7 +441,14 @@ impl Lock {
         patience: Patience,
         canceller: Option<&Canceller>,
     ) -> Result<Option<Lease>, Error> {
-        Ok(acquire::acquire(&self.site, patience, canceller)?.map(Lease::new))
+        acquire::acquire(&self.site, patience, canceller)?
+            .map(|record| self.lease(record))
+            .transpose()
+    }
+
+    fn lease(&self, record: Arc<Record>) -> Result<Lease, Error> {
+        let announced = self.hooks.as_ref().map(|hooks| announced(&record, hooks));
+        Lease::begin(record, announced)
     }
 }
 

@@ -20,6 +20,9 @@ pub struct Stats {
     pub released: u64,
     /// Leases that ended in any other way than by a release: deadline, takeover, deletion.
     pub lost: u64,
+    /// Stays in a danger zone that were seen: by the threads in the background, a callback,
+    /// or whoever asked for the state.
+    pub danger: u64,
     /// Attempts to renew that the server confirmed in time.
     pub renewals_ok: u64,
     /// Attempts to renew that failed, timed out, were confirmed too late or found the lease
@@ -44,6 +47,7 @@ pub(crate) struct Counters {
     pub(crate) timed_out: Counter,
     pub(crate) released: Counter,
     pub(crate) lost: Counter,
+    pub(crate) danger: Counter,
     pub(crate) renewals_ok: Counter,
     pub(crate) renewals_failed: Counter,
     pub(crate) unknown_resolved: Counter,
@@ -74,6 +78,7 @@ impl Default for Counters {
             timed_out: Counter::default(),
             released: Counter::default(),
             lost: Counter::default(),
+            danger: Counter::default(),
             renewals_ok: Counter::default(),
             renewals_failed: Counter::default(),
             unknown_resolved: Counter::default(),
@@ -85,6 +90,14 @@ impl Default for Counters {
 }
 
 impl Counters {
+    pub(crate) fn renewal(&self, confirmed: bool) {
+        if confirmed {
+            self.renewals_ok.add_one();
+        } else {
+            self.renewals_failed.add_one();
+        }
+    }
+
     pub(crate) fn margin(&self, left: Duration) {
         let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX - 1);
         self.smallest_margin_nanos
@@ -99,6 +112,7 @@ impl Counters {
             timed_out: self.timed_out.get(),
             released: self.released.get(),
             lost: self.lost.get(),
+            danger: self.danger.get(),
             renewals_ok: self.renewals_ok.get(),
             renewals_failed: self.renewals_failed.get(),
             unknown_resolved: self.unknown_resolved.get(),

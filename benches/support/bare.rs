@@ -17,6 +17,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The default of a lock, so that both sides send the same.
 const TTL_MILLIS: &str = "30000";
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const DIGITS: usize = 40;
 const PLACEHOLDER: &str = "0000000000000000000000000000000000000000";
 
@@ -71,6 +72,11 @@ impl Bare {
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
         let found = lines.find(|(field, _)| *field == name);
         Ok(found.map_or_else(|| "?".to_owned(), |(_, value)| value.to_owned()))
+    }
+
+    /// One round trip that touches no key.
+    pub(crate) fn ping(&self) {
+        exchange(&self.socket, PING, b"+PONG\r\n");
     }
 
     pub(crate) fn cycle(&mut self) {

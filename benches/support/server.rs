@@ -65,6 +65,29 @@ impl Server {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
+
+    /// From here on it neither answers nor closes anything; the system still takes what is sent
+    /// to it.
+    pub(crate) fn stop(&self) -> Result<(), String> {
+        self.signal("STOP")
+    }
+
+    pub(crate) fn go_on(&self) -> Result<(), String> {
+        self.signal("CONT")
+    }
+
+    /// The shell's own `kill`, since the program of that name is not on every machine.
+    fn signal(&self, name: &str) -> Result<(), String> {
+        let status = Command::new("sh")
+            .args(["-c", "kill -s \"$1\" \"$2\"", "sh", name])
+            .arg(self.id().to_string())
+            .status()
+            .map_err(|error| format!("no shell to send SIG{name} with: {error}"))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("SIG{name} was not sent to the server: {status}"))
+    }
 }
 
 impl Drop for Server {
@@ -140,7 +163,7 @@ fn launch(directory: &Path) -> Result<Option<(Child, Child, u16)>, String> {
         if deadline < Instant::now() {
             break Some(format!("the server does not answer within {PATIENCE:?}"));
         }
-        thread::sleep(Duration::from_millis(1));
+        thread::park_timeout(Duration::from_millis(1));
     };
     let _ = watcher.kill();
     let _ = watcher.wait();

@@ -4,6 +4,7 @@
 use std::env;
 use std::error::Error;
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -29,12 +30,12 @@ const MISSING: &str = "no `redis-server` on this machine: run `scripts/try`, or 
 /// The server stands in the background of a shell that reads from a pipe. However the
 /// example ends (a return, an error, a panic, `kill -9`), the system closes the pipe, and
 /// the shell ends the server and removes its directory. A Ctrl-C, which goes to the shell
-/// as well, must not end it before that.
+/// as well, must not end it before that. A line is the name of a signal for the server.
 const KEEPER: &str = r#"
     trap '' HUP INT TERM
     directory=$1; shift
     "$@" >"$directory/log" 2>&1 &
-    read -r line
+    while read -r signal; do kill -s "$signal" $!; done
     kill -KILL $!
     wait
     rm -rf -- "$directory"
@@ -70,6 +71,20 @@ impl Server {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Sends a signal to a private server; `false` if it is another's, which is left alone.
+    #[allow(dead_code, reason = "not every example stops its server")]
+    pub(crate) fn signal(&self, name: &str) -> Outcome<bool> {
+        let Some(mut pipe) = self
+            .keeper
+            .as_ref()
+            .and_then(|keeper| keeper.stdin.as_ref())
+        else {
+            return Ok(false);
+        };
+        writeln!(pipe, "{name}")?;
+        Ok(true)
     }
 
     /// `None` if the port was taken.

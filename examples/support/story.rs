@@ -51,6 +51,6 @@ pub(crate) fn draw(turns: &[Turn]) {
     }
 }
 
-fn millis(at: Instant) -> u128 {
+pub(crate) fn millis(at: Instant) -> u128 {
     at.duration_since(*BEGUN).as_millis()
 }

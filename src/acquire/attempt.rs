@@ -6,7 +6,7 @@ use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::{Cause, chain};
-use crate::keep::{Record, Site, give_back};
+use crate::keep::{Record, Site, give_back, reap};
 use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
 use crate::token::Token;
 
@@ -114,7 +114,7 @@ fn settle(
 ) -> Attempt {
     let mut reached = false;
     let Some(broken) = fault.broken else {
-        return tainted(site, fault.cause, reached);
+        return tainted(site, &token, fault.cause, reached);
     };
     let mut pauses = Backoff::OUTAGE.pauses();
     let mut next = site.clock.now();
@@ -144,20 +144,20 @@ fn settle(
                     _ => Attempt::Settled { cause: fault.cause },
                 };
             }
-            Ok(Resolved::NoBarrier) => return tainted(site, fault.cause, true),
+            Ok(Resolved::NoBarrier) => return tainted(site, &token, fault.cause, true),
             Err(later) => {
                 let away = matches!(later.class, Class::NoLink | Class::NotSent);
                 unanswered += u32::from(later.class == Class::Unknown);
                 reached |= !away;
                 // Whoever does not wait for a server that is away does not do so here.
                 if later.class == Class::Refused || (away && !limits.outlasts_outages()) {
-                    return tainted(site, fault.cause, reached);
+                    return tainted(site, &token, fault.cause, reached);
                 }
                 next = site.clock.now().plus(pauses.next_pause());
             }
         }
     }
-    tainted(site, fault.cause, reached)
+    tainted(site, &token, fault.cause, reached)
 }
 
 enum Resolved {
@@ -178,7 +178,8 @@ fn resolve(site: &Site, token: &Token, broken: &Broken, bound: Bound) -> Result<
     })
 }
 
-fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
+/// The reaper owns the token from here on.
+fn tainted(site: &Arc<Site>, token: &Token, cause: Cause, reached: bool) -> Attempt {
     site.counters.unknown_unresolved.add_one();
     log::warn!(
         target: "leasehold::acquire",
@@ -186,6 +187,7 @@ fn tainted(site: &Site, cause: Cause, reached: bool) -> Attempt {
         site.key().escape_debug(),
         chain(&cause)
     );
+    reap(site, token);
     Attempt::Unknown { cause, reached }
 }
 

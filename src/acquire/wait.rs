@@ -1,5 +1,6 @@
 //! The wait around the attempts: how long, through what, and what it was that took so long.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::canceller::Canceller;
 use super::limits::{Limits, Patience};
 use crate::backoff::{Backoff, Pauses};
 use crate::clock::Time;
-use crate::error::{Action, Cause, Error, Kind};
+use crate::error::{Action, Cause, Error, Kind, chain};
 use crate::keep::{Record, Site, give_back};
 use crate::server::Class;
 use crate::token::Token;
@@ -47,6 +48,7 @@ fn run(
         unsettled: None,
         look_at: None,
         warned: false,
+        told_away: false,
     }
     .run()
 }
@@ -60,6 +62,8 @@ struct Waiter<'a> {
     /// When to look at the holder next; `None` before the lock was seen held.
     look_at: Option<Time>,
     warned: bool,
+    /// Whether a server that is away was logged.
+    told_away: bool,
 }
 
 /// What stood in the way last.
@@ -157,6 +161,13 @@ impl Waiter<'_> {
     fn away(&mut self, cause: Cause) -> Result<Obstacle, Error> {
         // A cancelled wait ends as such, at the next look.
         if self.limits.outlasts_outages() || self.limits.is_cancelled() {
+            // Of a wait that goes on, or is cancelled, nobody hears it otherwise.
+            if !mem::replace(&mut self.told_away, true) {
+                log::warn!(
+                    target: "leasehold::acquire",
+                    "waiting for lock `{}`: {}", self.site.key().escape_debug(), chain(&cause)
+                );
+            }
             return Ok(Obstacle::Away(cause));
         }
         Err(self.end(Obstacle::Away(cause)))
@@ -218,7 +229,6 @@ impl Waiter<'_> {
                 _ => self.cancelled(),
             };
         }
-        self.site.counters.acquired.add_one();
         Ok(Some(record))
     }
 

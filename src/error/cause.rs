@@ -3,15 +3,17 @@
 use std::error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Debug)]
+/// One failure may have met many, so that a cause can be cloned.
+#[derive(Clone, Debug)]
 pub(crate) enum Cause {
     /// The socket or the name lookup failed.
     Io {
         doing: &'static str,
         server: String,
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Another thread of this client has just failed to open a link.
     Away { server: String },
@@ -46,6 +48,11 @@ pub(crate) enum Cause {
     FenceGone,
     /// The lock was confirmed when no more than the danger margin was left.
     TooLate { left: Duration, danger: Duration },
+    /// The operating system started no thread.
+    Thread {
+        name: &'static str,
+        source: Arc<io::Error>,
+    },
     /// The operating system gave no randomness.
     Randomness(getrandom::Error),
 }
@@ -60,7 +67,11 @@ impl fmt::Display for Cause {
                 doing,
                 server,
                 after,
-            } => write!(f, "timed out after {after:?} {doing} `{server}`"),
+            } => write!(
+                f,
+                "timed out after {:?} {doing} `{server}`",
+                readable(*after)
+            ),
             Self::Reply {
                 command,
                 server,
@@ -96,18 +107,30 @@ impl fmt::Display for Cause {
             Self::FenceGone => f.write_str("the fence counter is gone from the server"),
             Self::TooLate { left, danger } => write!(
                 f,
-                "confirmed with {left:?} of validity left, no more than the danger margin of \
-                 {danger:?}"
+                "confirmed with {:?} of validity left, no more than the danger margin of {danger:?}",
+                readable(*left)
             ),
+            Self::Thread { name, .. } => write!(f, "failed to start the thread `{name}`"),
             Self::Randomness(_) => f.write_str("the operating system gave no randomness"),
         }
+    }
+}
+
+/// Without what lies below a millisecond, which tells nobody anything, unless that is all there
+/// is.
+pub(super) fn readable(span: Duration) -> Duration {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    if millis == 0 {
+        span
+    } else {
+        Duration::from_millis(millis)
     }
 }
 
 impl error::Error for Cause {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } | Self::Thread { source, .. } => Some(&**source),
             Self::Randomness(source) => Some(source),
             _ => None,
         }

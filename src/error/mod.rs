@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use cause::Cause;
+use cause::readable;
 pub(crate) use config::Config;
 
 /// What went wrong, told apart by predicates.
@@ -24,7 +25,7 @@ pub(crate) use config::Config;
 /// [`source`](error::Error::source) and is not repeated. Neither ever shows a token or a
 /// password. The causes' types are private: introspection ends at the predicates.
 ///
-/// # Example: one error, four reactions
+/// # Example: one error, and what to do
 ///
 /// ```
 /// fn advice(error: &leasehold::Error) -> &'static str {
@@ -32,10 +33,12 @@ pub(crate) use config::Config;
 ///         "somebody else is at work, come back later"
 ///     } else if error.is_unavailable() {
 ///         "Redis is away, try again"
-///     } else if error.is_refused() || error.is_config() {
+///     } else if error.is_refused() || error.is_config() || error.is_wrong_type() {
 ///         "somebody has to change the set-up"
 ///     } else if error.is_unknown() {
 ///         "sent, but not answered: nobody can say"
+///     } else if error.is_endangered() {
+///         "still ours, but start nothing new"
 ///     } else {
 ///         "the lease is no longer ours: stop"
 ///     }
@@ -80,6 +83,11 @@ pub(crate) enum Kind {
         key: Arc<str>,
         remaining: Duration,
     },
+    TooLittleLeft {
+        key: Arc<str>,
+        span: Duration,
+        remaining: Duration,
+    },
     Lost {
         key: Arc<str>,
         why: LostBy,
@@ -107,6 +115,8 @@ pub(crate) enum LostBy {
     TakenOver,
     Vanished,
     MaxHold,
+    /// Held when its release began, and over before that got through.
+    DuringRelease,
     /// Not a loss in the holder's eyes, but one in those of whoever still watches.
     Released,
     GivenAway,
@@ -114,6 +124,7 @@ pub(crate) enum LostBy {
 
 impl Error {
     /// The lock was held by others for the whole wait.
+    /// [`Client::inspect`](crate::Client::inspect) tells by whom, if they have given a label.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self.inner.kind, Kind::Timeout { .. })
@@ -150,7 +161,10 @@ impl Error {
     /// start.
     #[must_use]
     pub fn is_endangered(&self) -> bool {
-        matches!(self.inner.kind, Kind::Endangered { .. })
+        matches!(
+            self.inner.kind,
+            Kind::Endangered { .. } | Kind::TooLittleLeft { .. }
+        )
     }
 
     /// The lease is over: its deadline has passed, the server proved that the record is no
@@ -190,6 +204,7 @@ impl Error {
             Kind::Timeout { key, .. }
             | Kind::Unknown { key, .. }
             | Kind::Endangered { key, .. }
+            | Kind::TooLittleLeft { key, .. }
             | Kind::Lost { key, .. }
             | Kind::WrongType { key } => Some(key),
         }
@@ -273,8 +288,9 @@ impl fmt::Display for Error {
             ),
             Kind::Timeout { key, waited } => write!(
                 f,
-                "lock `{}` was held by others for all of {waited:?}",
-                key.escape_debug()
+                "lock `{}` was held by others for all of {:?}",
+                key.escape_debug(),
+                readable(*waited)
             ),
             Kind::Unavailable { action, key } => {
                 write!(f, "no server was able to {action}{}", Named(key.as_ref()))
@@ -298,8 +314,19 @@ impl fmt::Display for Error {
             ),
             Kind::Endangered { key, remaining } => write!(
                 f,
-                "the lease of `{}` is in its danger zone with {remaining:?} left",
-                key.escape_debug()
+                "the lease of `{}` is in its danger zone with {:?} left",
+                key.escape_debug(),
+                readable(*remaining)
+            ),
+            Kind::TooLittleLeft {
+                key,
+                span,
+                remaining,
+            } => write!(
+                f,
+                "{span:?} cannot be ensured for the lease of `{}`: {:?} is all that is left to it",
+                key.escape_debug(),
+                readable(*remaining)
             ),
             Kind::Lost { key, why } => {
                 let is = match why {
@@ -336,6 +363,7 @@ impl fmt::Display for LostBy {
             Self::Expired => "its deadline has passed",
             Self::TakenOver => "another acquisition holds the lock",
             Self::Vanished => "its record is gone from the server",
+            Self::DuringRelease => "its time ran out while it was being released",
             Self::MaxHold => "it was held for as long as `max_hold` allows",
             Self::Released => "it has been released",
             Self::GivenAway => "its token was given away",
@@ -407,7 +435,7 @@ mod tests {
             Some(Cause::Io {
                 doing: "connect to",
                 server: "127.0.0.1:1".into(),
-                source: io::Error::from(io::ErrorKind::ConnectionRefused),
+                source: Arc::new(io::ErrorKind::ConnectionRefused.into()),
             }),
         );
         let mut chain = vec![error.to_string()];

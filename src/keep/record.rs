@@ -7,12 +7,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::site::Site;
+use super::troubles::Troubles;
 use crate::clock::Time;
 use crate::error::{Error, Kind, LostBy};
 use crate::token::Token;
@@ -32,6 +33,8 @@ pub(crate) struct Record {
     pub(crate) site: Arc<Site>,
     pub(crate) token: Token,
     pub(crate) fence: Option<u64>,
+    /// Its name in the schedules of the background.
+    number: u64,
     /// The deadline in nanoseconds of the clock, or an ending.
     word: AtomicU64,
     /// No deadline goes beyond it: acquisition and `max_hold`.
@@ -41,14 +44,13 @@ pub(crate) struct Record {
     read_at: AtomicU64,
     /// Renewals that were sent and not answered.
     unanswered: AtomicU32,
+    /// Whether the watch looks after it, and has to hear what the clock does not tell.
+    watched: AtomicBool,
+    pub(crate) troubles: Troubles,
     /// For those who wait for the danger zone: notified when the lease ends before it.
     ended: Condvar,
     waiting: Mutex<()>,
 }
-
-/// No wait is longer: a condition variable counts by a clock that stands still during
-/// suspend, and this one's does not.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Where a lease stands at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,9 @@ impl Record {
             cap,
             read_at: AtomicU64::new(now.as_nanos()),
             unanswered: AtomicU32::new(0),
+            watched: AtomicBool::new(false),
+            troubles: Troubles::default(),
+            number: site.next_number(),
             ended: Condvar::new(),
             waiting: Mutex::new(()),
             site: Arc::clone(site),
@@ -113,22 +118,40 @@ impl Record {
     /// Where the lease stands at `now`. The first to see the deadline pass makes the loss
     /// final.
     pub(crate) fn standing(&self, now: Time) -> Standing {
+        let (standing, is_news) = self.look_silently(now);
+        if is_news {
+            self.log(standing);
+        }
+        standing
+    }
+
+    /// The same, and whether it was this look that found a danger or made a loss final: it is
+    /// then to be [logged](Self::log), where a logger may take its time.
+    pub(crate) fn look_silently(&self, now: Time) -> (Standing, bool) {
+        let mut ended = false;
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             if word < ENDINGS {
-                return ending(word);
+                return (ending(word), ended);
             }
             let deadline = Time::from_nanos(word);
             if now < deadline {
                 let remaining = deadline.since(now);
-                return if remaining <= self.site.terms.danger() {
-                    Standing::Danger { remaining }
-                } else {
-                    Standing::Held { remaining }
-                };
+                if self.site.terms.danger() < remaining {
+                    return (Standing::Held { remaining }, false);
+                }
+                let is_new = self.troubles.is_new_stay();
+                if is_new {
+                    self.site.counters.danger.add_one();
+                }
+                return (Standing::Danger { remaining }, is_new);
             }
             word = match self.end(word, self.ran_out(deadline)) {
-                Ok(ended) | Err(ended) => ended,
+                Ok(over) => {
+                    ended = true;
+                    over
+                }
+                Err(over) => over,
             };
         }
     }
@@ -146,8 +169,13 @@ impl Record {
             }
             let deadline = Time::from_nanos(word);
             if deadline <= now {
-                word = match self.end(word, self.ran_out(deadline)) {
-                    Ok(ended) | Err(ended) => ended,
+                let by = self.ran_out(deadline);
+                word = match self.end(word, by) {
+                    Ok(over) => {
+                        self.log(Standing::Lost(by));
+                        over
+                    }
+                    Err(over) => over,
                 };
                 continue;
             }
@@ -158,6 +186,10 @@ impl Record {
             {
                 Ok(_) => {
                     self.site.counters.margin(deadline.since(now));
+                    // Read anew: whoever looked at the old deadline last did so before this, and
+                    // may have told of a danger that `now` did not see yet.
+                    let before = deadline.since(self.site.clock.now());
+                    self.recovered(before, Time::from_nanos(next).since(now));
                     return Ok(());
                 }
                 Err(other) => word = other,
@@ -175,6 +207,8 @@ impl Record {
             word = match self.end(word, by) {
                 Ok(_) => {
                     self.wake();
+                    self.kick();
+                    self.log(Standing::Lost(by));
                     return by;
                 }
                 Err(other) => other,
@@ -236,6 +270,14 @@ impl Record {
         self.unanswered.fetch_add(renewals, Ordering::AcqRel);
     }
 
+    /// Takes one of them back: its answer has come after all.
+    pub(super) fn note_answered(&self) {
+        let less = |count: u32| count.checked_sub(1);
+        let _ = self
+            .unanswered
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
     /// Waits for at most `timeout` while the lease is held and out of its danger zone.
     pub(crate) fn wait_danger(&self, timeout: Duration) {
         let clock = &self.site.clock;
@@ -243,15 +285,20 @@ impl Record {
         let mut guard = self.waiting.lock();
         loop {
             let now = clock.now();
-            let Standing::Held { remaining } = self.standing(now) else {
+            let (standing, is_news) = self.look_silently(now);
+            let Standing::Held { remaining } = standing else {
+                // A logger may take its time, and others wait for the mutex.
+                drop(guard);
+                if is_news {
+                    self.log(standing);
+                }
                 return;
             };
             if until <= now {
                 return;
             }
             let danger = now.plus(remaining.saturating_sub(self.site.terms.danger()));
-            let until = until.min(danger).min(now.plus(LONGEST_SLEEP));
-            clock.park(&self.ended, &mut guard, until);
+            clock.park(&self.ended, &mut guard, until.min(danger));
         }
     }
 
@@ -302,12 +349,51 @@ impl Record {
         self.word
             .compare_exchange(word, ending, Ordering::AcqRel, Ordering::Acquire)?;
         self.site.counters.lost.add_one();
-        log::warn!(
-            target: "leasehold::lease",
-            "the lease of `{}` (fingerprint {}) is lost: {by}",
-            self.site.key().escape_debug(), self.token.fingerprint()
-        );
         Ok(ending)
+    }
+
+    /// Takes note of what a confirmation has done: `before` and `after` it so much was left.
+    fn recovered(&self, before: Duration, after: Duration) {
+        let danger = self.site.terms.danger();
+        if before <= danger && danger < after {
+            self.troubles.end_stay();
+            self.kick();
+        }
+        self.troubles.succeeded();
+    }
+
+    fn kick(&self) {
+        if self.is_watched() {
+            self.site.watch.kick(self.number);
+        }
+    }
+
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// No deadline goes beyond it.
+    pub(crate) const fn cap(&self) -> Time {
+        self.cap
+    }
+
+    /// Whether the background has something to do for it.
+    pub(super) fn is_kept(&self) -> bool {
+        let terms = &self.site.terms;
+        terms.renew_every().is_some() || terms.max_hold().is_some()
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
+    pub(super) fn be_watched(&self) {
+        self.watched.store(true, Ordering::Release);
+    }
+
+    /// Whether it has ended, by what the record itself knows: no clock is read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.word.load(Ordering::Acquire) < ENDINGS
     }
 }
 
@@ -325,7 +411,7 @@ const fn word_of(by: LostBy) -> u64 {
     match by {
         LostBy::Released => RELEASED,
         LostBy::GivenAway => GIVEN_AWAY,
-        LostBy::Expired => EXPIRED,
+        LostBy::Expired | LostBy::DuringRelease => EXPIRED,
         LostBy::TakenOver => TAKEN_OVER,
         LostBy::Vanished => VANISHED,
         LostBy::MaxHold => MAX_HOLD,

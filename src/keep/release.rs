@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kept::let_go;
+use super::reaper::reap;
 use super::record::{Before, Record};
 use crate::backoff::{Backoff, pause};
 use crate::error::{Action, Cause, Error, Kind, LostBy};
@@ -35,6 +37,14 @@ pub(crate) fn give_back(record: &Record, most: Duration) -> Result<(), Error> {
     delete(record, most).0
 }
 
+/// Ends the lease without a release: its token is given away.
+pub(crate) fn give_away(record: &Record) {
+    let site = &record.site;
+    let now = site.clock.now();
+    record.give_away(now);
+    let_go(record, now.plus(site.terms.attempt()));
+}
+
 fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
     let site = &record.site;
     let span = site
@@ -47,6 +57,9 @@ fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
     // Before anything is sent: from here on nobody relies on the lease, so that a reply
     // lost on the way cannot leave a holder behind.
     let before = record.begin_release(now);
+    // A renewal that came after the deletion would find nothing; one that is sent after this
+    // call has returned would be a surprise.
+    let_go(record, now.plus(site.terms.attempt().min(span)));
     let result = Release {
         record,
         before,
@@ -163,8 +176,13 @@ impl Release<'_> {
     }
 
     fn lost_by(&self, owner: Owner) -> LostBy {
+        let now = self.record.site.clock.now();
         match (self.before.lost, owner) {
             (Some(by), _) => by,
+            // Nobody renews what is released.
+            (None, _) if self.before.deadline.is_some_and(|deadline| deadline <= now) => {
+                LostBy::DuringRelease
+            }
             (None, Owner::Another) => LostBy::TakenOver,
             (None, _) => LostBy::Vanished,
         }
@@ -173,6 +191,8 @@ impl Release<'_> {
     fn unknown(&self, cause: Cause) -> Error {
         let site = &self.record.site;
         site.counters.unknown_unresolved.add_one();
+        // It goes on where nobody waits for it.
+        reap(site, &self.record.token);
         let kind = Kind::Unknown {
             action: Action::Release,
             key: Arc::clone(site.key()),

@@ -52,6 +52,7 @@ pub(crate) enum Renewal {
 pub(crate) struct Terms {
     ttl: Duration,
     danger: Duration,
+    renew_every: Option<Duration>,
     max_hold: Option<Duration>,
     attempt: Duration,
 }
@@ -90,7 +91,7 @@ impl Terms {
             });
         }
         let attempt = command_timeout.min(ttl / 10);
-        renew_every(options.renewal, ttl, danger, attempt)?;
+        let renew_every = renew_every(options.renewal, ttl, danger, attempt)?;
         if let Some(max_hold) = options.max_hold
             && max_hold <= danger
         {
@@ -99,6 +100,7 @@ impl Terms {
         Ok(Self {
             ttl,
             danger,
+            renew_every,
             max_hold: options.max_hold,
             attempt,
         })
@@ -120,6 +122,11 @@ impl Terms {
 
     pub(crate) const fn danger(&self) -> Duration {
         self.danger
+    }
+
+    /// How often it is renewed in the background; `None` if it is not.
+    pub(crate) const fn renew_every(&self) -> Option<Duration> {
+        self.renew_every
     }
 
     pub(crate) const fn max_hold(&self) -> Option<Duration> {

@@ -51,8 +51,14 @@ impl Address {
         // The crate passes over what it does not know, and a wish would be lost in silence.
         if parameters_of(rest).any(|name| !parameters.contains(&name)) {
             return Err(unusable(format!(
-                "a parameter behind its `?` is not one of those known for {scheme}://: {}",
-                parameters.join(", ")
+                "there is an unknown parameter behind its `?`; {scheme}:// knows {}, and the \
+                 database is {}",
+                parameters.join(", "),
+                if parameters.contains(&"db") {
+                    "`db`"
+                } else {
+                    "the path, as in HOST/3"
+                }
             )));
         }
         let info: ConnectionInfo = url.into_connection_info().map_err(|error| {

@@ -3,11 +3,12 @@
 use redis::Value;
 
 use super::broken::{Broken, Connection};
-use super::command::Decimal;
+use super::command::{Batch, Decimal};
 use super::fault::{Class, Fault, class_of};
 use super::link::Link;
 use super::scripts::Script;
-use super::verbs::{Answer, Owner};
+use super::target::Owner;
+use super::verbs::Answer;
 use crate::clock::Time;
 use crate::error::Cause;
 
@@ -52,7 +53,7 @@ impl<'a> Preface<'a> {
 
 /// The role of a server, as it tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Primary,
     Replica,
     /// The user may not ask.
@@ -96,8 +97,8 @@ impl Call<'_> {
         "EVALSHA"
     }
 
-    fn push(&self, link: &mut Link, command: &[u8], script: &[u8]) {
-        let batch = &mut link.batch;
+    /// Appends the call to a batch: by the script's digest or with its text.
+    pub(super) fn pack(&self, batch: &mut Batch, command: &[u8], script: &[u8]) {
         batch.open(3 + self.keys.len() + self.arguments.len());
         batch.argument(command);
         batch.argument(script);
@@ -141,7 +142,7 @@ impl Call<'_> {
         if preface.role {
             link.batch.push(&[b"ROLE"]);
         }
-        self.push(link, b"EVALSHA", self.script.digest().as_bytes());
+        self.pack(&mut link.batch, b"EVALSHA", self.script.digest().as_bytes());
         let sent = link.send(command, end)?;
         if kill.is_some() {
             let killed = link.reply("CLIENT KILL")?;
@@ -161,7 +162,7 @@ impl Call<'_> {
             if preface.role {
                 link.batch.push(&[b"ROLE"]);
             }
-            self.push(link, b"EVAL", self.script.code().as_bytes());
+            self.pack(&mut link.batch, b"EVAL", self.script.code().as_bytes());
             link.batch
                 .push(&[b"SCRIPT", b"LOAD", self.script.code().as_bytes()]);
             link.send("EVAL", end)?;
@@ -198,8 +199,7 @@ impl Call<'_> {
                 (Owner::Ours, Some(fence.unsigned_abs()))
             }
             Value::Int(1) => (Owner::Ours, None),
-            Value::Int(0) => (Owner::Gone, None),
-            Value::Int(-1) => (Owner::Another, None),
+            Value::Int(code @ (0 | -1)) => (owner_of(*code), None),
             Value::Int(code @ (-2 | -3)) => return Err(self.counter_refused(*code)),
             Value::Array(items) => match &items[..] {
                 [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
@@ -239,7 +239,7 @@ pub(super) fn server_error(
     error: &redis::ServerError,
 ) -> Fault {
     let fault = Fault::of_reply(command, link.server(), error);
-    if fault.class == Class::Unknown || error.code() == "READONLY" {
+    if fault.class == Class::Unknown || fault.is_of_a_replica() {
         link.give_up();
     }
     fault
@@ -251,7 +251,16 @@ pub(super) fn unexpected(link: &mut Link, command: &'static str) -> Fault {
     Fault::new(Class::Unknown, command, link.garbage(command))
 }
 
-fn role_of(reply: &Value) -> Role {
+/// What the compare scripts answer, as a number.
+pub(super) const fn owner_of(code: i64) -> Owner {
+    match code {
+        1 => Owner::Ours,
+        0 => Owner::Gone,
+        _ => Owner::Another,
+    }
+}
+
+pub(super) fn role_of(reply: &Value) -> Role {
     match reply {
         Value::Array(items) => match items.first() {
             Some(Value::BulkString(name)) if name == b"master" => Role::Primary,

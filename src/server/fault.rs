@@ -57,6 +57,11 @@ impl Fault {
             && matches!(self.cause, Cause::Closed { .. } | Cause::Io { .. })
     }
 
+    /// Whether the server said that it is a replica, in whatever words.
+    pub(super) fn is_of_a_replica(&self) -> bool {
+        matches!(&self.cause, Cause::Reply { text, .. } if text.contains("READONLY"))
+    }
+
     /// A failure that the server itself told us.
     #[cold]
     pub(crate) fn of_reply(command: &'static str, server: &str, error: &ServerError) -> Self {
@@ -172,6 +177,8 @@ fn without_arguments(text: &str) -> &str {
         .to_ascii_lowercase()
         .find("with args beginning with")
         .unwrap_or(text.len());
+    // A script's error ends with the script's name, which nobody knows.
+    let end = text.find(" script: ").unwrap_or(text.len()).min(end);
     text[..end].trim_end_matches([' ', ','])
 }
 

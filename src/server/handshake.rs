@@ -41,7 +41,7 @@ pub(super) fn open(
                 _ => Cause::Io {
                     doing: "connect to",
                     server: server.to_string(),
-                    source,
+                    source: Arc::new(source),
                 },
             };
             Fault::new(Class::NoLink, "connect", cause)
@@ -102,7 +102,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                     fault.cause = Cause::Reply {
                         command,
                         server: link.server().to_string(),
-                        text: error.code().chars().take(16).collect(),
+                        text: answer_to_auth(&error),
                     };
                 }
                 // An answer that names no reason is still a no: without it nothing works.
@@ -137,6 +137,19 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
     }
     link.identify(identity);
     Ok(())
+}
+
+/// The code, and of what Redis is known to say the sense.
+fn answer_to_auth(error: &redis::ServerError) -> String {
+    let says = |words| {
+        error
+            .details()
+            .is_some_and(|details| details.contains(words))
+    };
+    if says("without any password configured") {
+        return "ERR (no password is set for this user on the server)".to_owned();
+    }
+    error.code().chars().take(16).collect()
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {

@@ -20,7 +20,8 @@ use socket2::Socket;
 use super::broken::{Broken, Identity};
 use super::command::Batch;
 use super::fault::{Class, Fault};
-use super::reply::{self, Garbage};
+use super::inbox::Inbox;
+use super::reply::Garbage;
 use super::socket::{SEND_FLAGS, SHORTEST_TIMEOUT};
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
@@ -49,9 +50,7 @@ pub(crate) struct Link {
     command_timeout: Duration,
     /// What goes out next. Kept, so that packing allocates nothing.
     pub(super) batch: Batch,
-    inbox: Vec<u8>,
-    /// The part of `inbox` that has come in and has not been taken.
-    pending: std::ops::Range<usize>,
+    inbox: Inbox,
     /// When the replies of the batch sent last must be in.
     read_by: Time,
     /// Whether the constant timeouts of the socket still serve for that: before the first
@@ -97,8 +96,7 @@ impl Link {
             clock,
             command_timeout,
             batch: Batch::default(),
-            inbox: vec![0; INBOX],
-            pending: 0..0,
+            inbox: Inbox::of(INBOX),
             read_by: now,
             untouched: true,
             last_used: now,
@@ -110,6 +108,11 @@ impl Link {
     /// What is left when it broke with a command unanswered.
     pub(super) fn into_broken(self) -> Broken {
         Broken::new(self.socket, self.identity)
+    }
+
+    /// Its socket, for a use in which nobody blocks on a reply.
+    pub(super) fn into_socket(self) -> (Socket, Arc<str>) {
+        (self.socket, self.server)
     }
 
     /// How the server knows this link, as far as it told.
@@ -160,7 +163,7 @@ impl Link {
         self.last_used = sent;
         self.read_by = sent.plus(most).min(end);
         self.untouched = most == self.command_timeout && sent.plus(most) <= end;
-        if self.broken || self.pending.start < self.pending.end {
+        if self.broken || !self.inbox.is_empty() {
             // A link that was given up between two commands, or a reply that nobody has asked
             // for: whatever comes next would be taken for the answer to something else.
             self.broken = true;
@@ -199,12 +202,8 @@ impl Link {
     /// The next reply, in the order of the commands sent. Server errors are values here.
     pub(super) fn reply(&mut self, command: &'static str) -> Result<Value, Fault> {
         loop {
-            let incoming = &self.inbox[self.pending.clone()];
-            match reply::decode(incoming) {
-                Ok(Some((value, length))) => {
-                    self.pending.start += length;
-                    return Ok(value);
-                }
+            match self.inbox.take() {
+                Ok(Some(value)) => return Ok(value),
                 Ok(None) => {}
                 Err(Garbage) => {
                     self.broken = true;
@@ -247,26 +246,15 @@ impl Link {
             self.tighten_read()?;
         }
         self.untouched = false;
-        if self.pending.is_empty() {
-            self.pending = 0..0;
-        } else if self.pending.end == self.inbox.len() {
-            // Room is made at the front first; only a reply that fills all of it gets more.
-            if self.pending.start == 0 {
-                self.inbox.resize(self.inbox.len() * 2, 0);
-            } else {
-                self.inbox.copy_within(self.pending.clone(), 0);
-                self.pending = 0..self.pending.len();
-            }
-        }
         loop {
-            match io::Read::read(&mut &self.socket, &mut self.inbox[self.pending.end..]) {
+            match io::Read::read(&mut &self.socket, self.inbox.room()) {
                 Ok(0) => {
                     return Err(Cause::Closed {
                         server: self.server.to_string(),
                     });
                 }
                 Ok(count) => {
-                    self.pending.end += count;
+                    self.inbox.filled(count);
                     return Ok(());
                 }
                 // Any signal handler interrupts a read that has a timeout, and the kernel
@@ -332,7 +320,7 @@ impl Link {
             _ => Cause::Io {
                 doing,
                 server: self.server.to_string(),
-                source: error,
+                source: Arc::new(error),
             },
         }
     }

@@ -4,28 +4,46 @@
 //! answers it for one server over the [`pool`] of [`link`]s; [`call`], [`scripts`], [`keys`]
 //! and [`command`] are what goes out, [`reply`] is what comes back, and [`fault`] sorts every
 //! failure into not sent, not run, refused, or unknown.
+//!
+//! What goes on in the background has ways of its own: [`errand`] is what is asked for,
+//! [`courier`] does it, hundreds of [`flight`]s at a time, over its [`lines`]; a [`line`] is a
+//! [`pipeline`]d link, and [`opening`] brings it.
 
 mod address;
 mod broken;
 mod call;
 mod command;
+mod courier;
+mod errand;
 mod fault;
+mod flight;
 mod handshake;
+mod inbox;
 mod keys;
+mod line;
+mod lines;
 mod link;
+mod opening;
+mod pipeline;
+mod poll;
 mod pool;
 mod reply;
 mod scripts;
 mod single;
 mod socket;
+mod target;
 mod verbs;
 
 pub(crate) use address::Address;
 pub(crate) use broken::Broken;
+#[cfg(test)]
+pub(crate) use errand::Wake;
+pub(crate) use errand::{Courier, Errand, Landed, Verb};
 pub(crate) use fault::{Class, Fault};
 pub(crate) use keys::Keys;
 pub(crate) use link::Timeouts;
 pub(crate) use single::SingleServer;
+pub(crate) use target::{Owner, Target};
 #[cfg(test)]
 pub(crate) use verbs::Seen;
-pub(crate) use verbs::{Acquired, Answer, Bound, Owner, Target, Verbs};
+pub(crate) use verbs::{Acquired, Answer, Bound, Verbs};

@@ -31,7 +31,7 @@ const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    address: Address,
+    address: Arc<Address>,
     server: Arc<str>,
     clock: Clock,
     timeouts: Timeouts,
@@ -116,14 +116,15 @@ enum Grant {
 
 impl Pool {
     pub(super) fn new(
-        address: Address,
+        address: Arc<Address>,
+        server: Arc<str>,
         clock: Clock,
         timeouts: Timeouts,
         max_links: usize,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
-            server: address.to_string().into(),
+            server,
             address,
             clock,
             timeouts,

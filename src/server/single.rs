@@ -9,12 +9,15 @@ use super::address::Address;
 use super::broken::Broken;
 use super::call::{Call, Preface, server_error, unexpected};
 use super::command::Decimal;
+use super::courier::SingleCourier;
+use super::errand::{Courier, Wake};
 use super::fault::{Class, Fault};
 use super::keys::Keys;
 use super::link::{Link, Timeouts};
 use super::pool::Pool;
 use super::scripts;
-use super::verbs::{Acquired, Answer, Bound, Owner, Seen, Target, Verbs};
+use super::target::{Owner, Target};
+use super::verbs::{Acquired, Answer, Bound, Seen, Verbs};
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
 use crate::stats::Counters;
@@ -26,6 +29,10 @@ const FENCE_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// One server, reached over a few links.
 #[derive(Debug)]
 pub(crate) struct SingleServer {
+    address: Arc<Address>,
+    name: Arc<str>,
+    timeouts: Timeouts,
+    counters: Arc<Counters>,
     links: Pool,
 }
 
@@ -40,8 +47,21 @@ impl SingleServer {
         // Their digests are made once in a process. Now, and not at the first call: a fork in
         // the middle of it would leave the child waiting for it for ever.
         scripts::all();
+        let address = Arc::new(address);
+        let name: Arc<str> = address.to_string().into();
         Self {
-            links: Pool::new(address, clock, timeouts, max_links, counters),
+            links: Pool::new(
+                Arc::clone(&address),
+                Arc::clone(&name),
+                clock,
+                timeouts,
+                max_links,
+                Arc::clone(&counters),
+            ),
+            address,
+            name,
+            timeouts,
+            counters,
         }
     }
 
@@ -192,6 +212,17 @@ impl Verbs for SingleServer {
                 _ => Err(unexpected(link, call.command())),
             }
         })
+    }
+
+    fn courier(&self, wake: Wake) -> Box<dyn Courier> {
+        Box::new(SingleCourier::new(
+            Arc::clone(&self.address),
+            Arc::clone(&self.name),
+            self.links.clock().clone(),
+            self.timeouts,
+            Arc::clone(&self.counters),
+            wake,
+        ))
     }
 
     fn ping(&self, bound: Bound) -> Result<Duration, Fault> {

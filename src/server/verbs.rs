@@ -3,20 +3,12 @@
 use std::time::Duration;
 
 use super::broken::Broken;
+use super::errand::{Courier, Wake};
 use super::fault::Fault;
 use super::keys::Keys;
+use super::target::{Owner, Target};
 use crate::clock::Time;
 use crate::token::Token;
-
-/// What one attempt is about.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) token: &'a Token,
-    /// Time to live, in whole milliseconds.
-    pub(crate) ttl: u64,
-    pub(crate) fenced: bool,
-}
 
 /// How long a verb may take.
 ///
@@ -69,17 +61,6 @@ pub(crate) enum Acquired {
         fence: Option<u64>,
     },
     Held,
-}
-
-/// Whose the record is, as a compare script found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// It was ours, and the script did its work.
-    Ours,
-    /// There is no record.
-    Gone,
-    /// Another's record, or a key of another type, stands there.
-    Another,
 }
 
 /// The answer of a compare script.
@@ -139,6 +120,10 @@ pub(crate) trait Verbs: Send + Sync {
     /// What stands at the key, cut off behind `most` bytes. A server that says it is a replica
     /// is a [`Fault`].
     fn read(&self, keys: &Keys, most: u64, bound: Bound) -> Result<Option<Seen>, Fault>;
+
+    /// Somebody who does errands in the background, over links of its own. `wake` is called
+    /// when a link has come up.
+    fn courier(&self, wake: Wake) -> Box<dyn Courier>;
 
     /// One round trip with a command that every user may send.
     fn ping(&self, bound: Bound) -> Result<Duration, Fault>;

@@ -140,14 +140,22 @@ fn a_server_that_was_started_anew_proves_nothing_by_what_it_does_not_have() {
 fn after_the_deadline_a_lost_reply_proves_nothing_any_more() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    let lock = settling(&proxy.url()).lock(KEY).danger(ms(50));
-    // Its record stands longer than the lease, so that there is something to be released.
-    let lock = lock.max_hold(ms(200)).build().unwrap();
+    let lock = settling(&proxy.url()).lock(KEY).ttl(ms(2_000));
+    let lock = lock.without_renewal().build().unwrap();
     let overdue = || {
         let lease = take(&lock);
+        eventually("the deadline is near", PATIENCE, || {
+            lease.remaining() < ms(500)
+        });
+        // The server has prolonged the record, and the holder does not know: it stands longer
+        // than the lease, so that there is something to be released.
+        let unconfirmed = proxy.drop_reply(Matcher::evalsha());
+        lease.renew().unwrap_err();
+        unconfirmed.end();
         eventually("the deadline passes", PATIENCE, || {
             lease.state() == LeaseState::Lost
         });
+        assert!(server.get(KEY).is_some());
         lease
     };
     let lease = overdue();

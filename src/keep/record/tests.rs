@@ -7,71 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::fake::FakeClock;
-use crate::fork::Origin;
-use crate::keep::{Base, Options, Renewal, Terms};
-use crate::server::{Acquired, Answer, Bound, Broken, Fault, Keys, Seen, Target, Timeouts, Verbs};
-use crate::stats::Counters;
-
-const START: u64 = 1_000_000_000_000;
-
-/// A record by itself never speaks to a server.
-struct NoServer;
-
-impl Verbs for NoServer {
-    fn acquire(&self, _: Target<'_>, _: Bound) -> Result<Acquired, Fault> {
-        unreachable!("a record does not acquire")
-    }
-    fn adopt(&self, _: Target<'_>, _: &Token, _: Bound) -> Result<Acquired, Fault> {
-        unreachable!("a record does not adopt")
-    }
-    fn renew(&self, _: Target<'_>, _: Option<&Broken>, _: Bound) -> Result<Answer, Fault> {
-        unreachable!("a record does not renew")
-    }
-    fn release(&self, _: Target<'_>, _: Option<&Broken>, _: Bound) -> Result<Answer, Fault> {
-        unreachable!("a record does not release")
-    }
-    fn read(&self, _: &Keys, _: u64, _: Bound) -> Result<Option<Seen>, Fault> {
-        unreachable!("a record does not read")
-    }
-    fn ping(&self, _: Bound) -> Result<Duration, Fault> {
-        unreachable!("a record does not ping")
-    }
-}
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// A lease with ttl 1 s (validity 988 ms) and danger 300 ms, sent at the start.
-fn record(clock: &FakeClock, max_hold: Option<Duration>) -> Record {
-    let options = Options {
-        ttl: ms(1_000),
-        renewal: Renewal::Off,
-        danger: Some(ms(300)),
-        max_hold,
-    };
-    let base = Base {
-        server: Box::new(NoServer),
-        name: "nowhere".to_owned(),
-        clock: clock.clock(),
-        counters: Arc::new(Counters::default()),
-        origin: Origin::here(),
-        timeouts: Timeouts {
-            connect: ms(1_000),
-            command: ms(1_000),
-        },
-    };
-    let site = Arc::new(Site {
-        base: Arc::new(base),
-        terms: Terms::new(&options, ms(1_000)).unwrap(),
-        keys: Keys::new("k".into()),
-        label: None,
-        fenced: false,
-    });
-    let sent = Time::from_nanos(START);
-    let token = Token::fresh(None).unwrap();
-    Record::new(&site, token, None, sent, sent, clock.now())
-}
+use crate::keep::fake::{START, ms, record};
 
 #[test]
 fn a_lease_goes_from_held_through_danger_to_lost_by_the_clock_alone() {

@@ -164,6 +164,7 @@ fn max_hold_ends_a_lease_whatever_is_renewed() {
     );
     let said = logs::containing(mark, key);
     assert!(said.iter().any(|line| line.text.contains("max_hold")));
-    lease.release().unwrap();
-    assert_eq!(server.get(key), None);
+    // Nobody has to release it, and it does not wait for its expiry.
+    eventually("the loss releases", PATIENCE, || server.get(key).is_none());
+    assert!(lease.release().unwrap_err().is_lost());
 }

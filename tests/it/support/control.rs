@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis::{Parser, Value};
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use super::resp;
@@ -28,6 +29,9 @@ impl Control {
             SocketFlags::CLOEXEC,
             None,
         )?;
+        // A test that asks every millisecond would have used up the address's ports, each of which
+        // is kept for a minute after an orderly end.
+        set_socket_linger(&socket, Some(Duration::ZERO))?;
         bind(&socket, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)))?;
         connect(&socket, &server)?;
         let stream = TcpStream::from(socket);

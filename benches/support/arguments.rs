@@ -1,0 +1,28 @@
+//! What a bench without a harness is asked for.
+
+use std::env;
+
+/// The words of the command line, without what is criterion's or cargo's own.
+pub(crate) fn words() -> Vec<String> {
+    let arguments = env::args().skip(1);
+    arguments
+        .filter(|argument| !argument.starts_with('-'))
+        .collect()
+}
+
+/// `cargo test --benches` and criterion's `--test` want to see it run, not its figures.
+pub(crate) fn is_smoke() -> bool {
+    let has = |wanted: &str| env::args().skip(1).any(|argument| argument == wanted);
+    !has("--bench") || has("--test")
+}
+
+/// A size that the environment may change.
+pub(crate) fn number(variable: &str, default: usize) -> Result<usize, String> {
+    match env::var(variable) {
+        Err(_) => Ok(default),
+        Ok(text) => match text.parse() {
+            Ok(number) if 0 < number => Ok(number),
+            _ => Err(format!("{variable} is not a number above 0: {text}")),
+        },
+    }
+}
