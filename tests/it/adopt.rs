@@ -1,10 +1,14 @@
 //! A lock that goes from one handle to the next by its token.
 
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-use leasehold::{Client, Lock, Token};
+use leasehold::{Client, LeaseState, Lock, LossCause, Token};
 
-use crate::support::{Matcher, Proxy, Server};
+use crate::links::patient;
+use crate::support::children::{self, Child};
+use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Server, eventually};
+use crate::wire::take;
 
 const KEY: &str = "order:1";
 
@@ -151,4 +155,112 @@ fn a_replica_does_not_say_that_a_token_has_gone() {
     assert!(error.is_unavailable(), "{error:?}");
     server.cmd(&["REPLICAOF", "NO", "ONE"]);
     assert!(heir.adopt(token).unwrap().is_none());
+}
+
+/// What a lease here is held for without a renewal.
+const TTL: Duration = Duration::from_millis(1_500);
+
+/// Another process, which adopts what it is told.
+fn heir(server: &Server) -> Child {
+    let variables = [("URL", &*server.url())];
+    let mut child = Child::run("adopt::adopts_what_it_is_told", &variables);
+    assert_eq!(child.expect_line(PATIENCE), "ready");
+    child
+}
+
+#[test]
+fn a_lock_goes_to_another_process_which_renews_it() {
+    let server = Server::start();
+    let mut heir = heir(&server);
+    let client = patient(&server.url());
+    let lease = take(&client.lock(KEY).ttl(TTL).build().unwrap());
+    let token = lease.detach();
+    heir.send(token.expose());
+    let record = heir.expect_line(PATIENCE);
+    assert_ne!(record, token.expose());
+    let monitor = Monitor::on(&server);
+    let adopted = Instant::now();
+    eventually("it has been renewed more than once", PATIENCE, || {
+        assert_eq!(server.get(KEY).as_ref(), Some(&record));
+        2 * TTL < adopted.elapsed()
+    });
+    for command in monitor.commands() {
+        let token = String::from(token.expose());
+        assert!(
+            !command.contains(&token),
+            "it is renewed no more: {command:?}"
+        );
+    }
+    heir.send("release");
+    assert_eq!(heir.expect_line(PATIENCE), "released");
+    assert_eq!(server.get(KEY), None);
+    heir.send("end");
+    assert!(heir.wait(PATIENCE).success());
+}
+
+#[test]
+fn of_two_processes_that_adopt_one_token_at_a_time_one_wins() {
+    let server = Server::start();
+    let mut heirs = [heir(&server), heir(&server)];
+    let lock = patient(&server.url()).lock(KEY).build().unwrap();
+    for _ in 0..20 {
+        let token = take(&lock).detach();
+        for heir in &mut heirs {
+            heir.send(token.expose());
+        }
+        let records = heirs.each_mut().map(|heir| heir.expect_line(PATIENCE));
+        let winner = records.iter().position(|record| record != "none").unwrap();
+        assert_eq!(records[1 - winner], "none", "{records:?}");
+        assert_eq!(server.get(KEY).as_ref(), Some(&records[winner]));
+        heirs[winner].send("release");
+        assert_eq!(heirs[winner].expect_line(PATIENCE), "released");
+        assert_eq!(server.get(KEY), None);
+    }
+}
+
+#[test]
+fn adopts_what_it_is_told() {
+    let Some(parent) = children::parent() else {
+        return;
+    };
+    let lock = patient(&parent.var("URL")).lock(KEY).ttl(TTL);
+    let lock = lock.build().unwrap();
+    let mut lease = None;
+    parent.say("ready");
+    while let Some(line) = parent.hear().filter(|line| line != "end") {
+        if let Ok(token) = line.parse() {
+            lease = lock.adopt(token).unwrap();
+            parent.say(
+                lease
+                    .as_ref()
+                    .map_or("none", |lease| lease.token().expose()),
+            );
+        } else {
+            lease.take().unwrap().release().unwrap();
+            parent.say("released");
+        }
+    }
+}
+
+#[test]
+fn the_holder_whose_token_was_adopted_is_told_at_the_next_renewal() {
+    let server = Server::start();
+    let client = patient(&server.url());
+    let (told, losses) = channel();
+    let given = client.lock(KEY).ttl(2 * TTL).fenced().on_lost(move |loss| {
+        let _ = told.send((loss.cause(), loss.fence(), loss.watch().state()));
+    });
+    let given = take(&given.build().unwrap());
+    let heir = client.lock(KEY).fenced().build().unwrap();
+    let heir = heir.adopt(given.token().clone()).unwrap().unwrap();
+    assert_eq!(
+        losses.recv_timeout(PATIENCE).unwrap(),
+        (LossCause::TakenOver, given.fence(), LeaseState::Lost)
+    );
+    assert!(given.check().unwrap_err().is_lost());
+    assert!(given.release().unwrap_err().is_lost());
+    assert_eq!(server.get(KEY).as_deref(), Some(heir.token().expose()));
+    heir.check().unwrap();
+    heir.release().unwrap();
+    assert!(losses.try_recv().is_err(), "told once");
 }

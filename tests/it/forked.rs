@@ -3,6 +3,7 @@
 //! The forking is done by a process of its own: a copy of the test process would be a copy of
 //! its harness, of other tests' servers and of their locks too.
 
+use std::fs;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -60,6 +61,135 @@ fn no_child_hangs_when_other_threads_were_inside_the_client_at_the_fork() {
 }
 
 #[test]
+fn a_parent_renews_its_lease_on_though_a_child_was_forked_which_has_no_threads_of_ours() {
+    let server = Server::start();
+    let url = server.url();
+    let mut child = Child::run("forked::forks_while_it_renews", &[("URL", &url)]);
+    assert_eq!(child.expect_line(PATIENCE), "held");
+    let record = server.get("order:1").expect("a record");
+    child.send("fork");
+    assert_eq!(
+        child.expect_line(2 * PATIENCE),
+        "the forked child has ended"
+    );
+    assert_eq!(server.get("order:1"), Some(record.clone()));
+    child.send("go on");
+    assert_eq!(child.expect_line(2 * PATIENCE), "renewed");
+    assert_eq!(server.get("order:1"), Some(record));
+    child.send("release");
+    assert!(child.wait(PATIENCE).success());
+    assert_eq!(server.get("order:1"), None);
+}
+
+#[test]
+fn no_child_hangs_that_drops_the_last_client_while_its_background_was_at_work() {
+    let server = Server::start();
+    let url = server.url();
+    let role = "forked::forks_while_the_background_is_busy";
+    let mut child = Child::run(role, &[("URL", &url)]);
+    assert_eq!(
+        child.expect_line(6 * PATIENCE),
+        "all children have ended well"
+    );
+    assert!(child.wait(PATIENCE).success());
+}
+
+#[test]
+fn forks_while_it_renews() {
+    let Some(parent) = children::parent() else {
+        return;
+    };
+    let ttl = Duration::from_millis(900);
+    let client = patient(&parent.var("URL"));
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&told);
+    let lock = client.lock("order:1").ttl(ttl);
+    let lock = lock.on_lost(move |_| tell.store(true, Ordering::Relaxed));
+    let lock = lock.build().unwrap();
+    let lease = lock.acquire().unwrap();
+    parent.say("held");
+    parent.hear();
+    assert!(2 < threads().len());
+    match fork().unwrap() {
+        Fork::Child => finish(|| {
+            let names = threads();
+            // The one that forked, which the harness has named after the test.
+            expect("the number of threads", names.len() == 1)?;
+            let of_ours = names.iter().any(|name| name.starts_with("leasehold-"));
+            expect("the name of the thread", !of_ours)?;
+            check_inherited(&client, &lock, &lease)?;
+            // Longer than the parent could do without renewing.
+            let begun = Instant::now();
+            eventually("the ttl passes", PATIENCE, || ttl < begun.elapsed());
+            drop(lease);
+            drop((lock, client));
+            expect("on_lost", !told.load(Ordering::Relaxed))
+        }),
+        Fork::Parent(pid) => assert_ends_well(pid),
+    }
+    lease.check().unwrap();
+    parent.say("the forked child has ended");
+    parent.hear();
+    let before = client.stats().renewals_ok;
+    eventually("renewals go on", PATIENCE, || {
+        lease.check().unwrap();
+        before + 3 < client.stats().renewals_ok
+    });
+    assert_eq!(client.stats().reconnects, 0);
+    assert!(!told.load(Ordering::Relaxed));
+    parent.say("renewed");
+    parent.hear();
+    lease.release().unwrap();
+}
+
+#[test]
+fn forks_while_the_background_is_busy() {
+    let Some(parent) = children::parent() else {
+        return;
+    };
+    // Nobody else has a handle of the client, so that its last one is dropped in each child.
+    let brief = Duration::from_millis(20);
+    let client = Client::builder(&parent.var("URL"))
+        .connect_timeout(PATIENCE)
+        .command_timeout(brief)
+        .build()
+        .unwrap();
+    let mut leases: Vec<Lease> = (0..500)
+        .map(|own| {
+            // Valid for 29,698 ms: it is watched as closely as it is renewed.
+            let lock = client.lock(format!("busy:{own}")).renew_every(brief);
+            let lock = lock.danger(Duration::from_millis(29_600));
+            let lock = lock.on_danger(|_| {}).on_lost(|_| {});
+            lock.build().unwrap().acquire_timeout(PATIENCE).unwrap()
+        })
+        .collect();
+    for _ in 0..1_000 {
+        match fork().unwrap() {
+            Fork::Child => finish(|| {
+                // One by its release, the others by their drop.
+                let lease = leases.pop().map(Lease::release);
+                expect("release", refused(lease.and_then(Result::err)))?;
+                drop(leases);
+                drop(client);
+                Ok(())
+            }),
+            Fork::Parent(pid) => assert_ends_well(pid),
+        }
+    }
+    assert!(1_000 < client.stats().renewals_ok);
+    assert!(leases.iter().all(Lease::is_held));
+    drop(leases);
+    parent.say("all children have ended well");
+}
+
+/// The names of this process's threads.
+fn threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.flatten().map(|task| task.path().join("comm"));
+    names.flat_map(fs::read_to_string).collect()
+}
+
+#[test]
 fn forks_with_two_leases() {
     let Some(parent) = children::parent() else {
         return;
@@ -113,7 +243,8 @@ fn forks_in_the_middle_of_everything() {
     let threads: Vec<_> = (0..4)
         .map(|own| {
             let (lock, over) = (client.lock(format!("busy:{}", own / 2)), Arc::clone(&over));
-            let lock = lock.build().unwrap();
+            // With callbacks it goes into the schedule of the watch, too, and out of it.
+            let lock = lock.on_danger(|_| {}).on_lost(|_| {}).build().unwrap();
             thread::spawn(move || {
                 let mut cycles = 0_u64;
                 while !over.load(Ordering::Relaxed) {
@@ -146,7 +277,9 @@ fn forks_in_the_middle_of_everything() {
                 }
                 drop(lock);
                 drop(client);
-                locks_by_itself(&url)
+                // Not a client of the child's own: parking_lot's table may have been caught
+                // locked, see the crate docs.
+                Ok(())
             }),
             Fork::Parent(pid) => assert_ends_well(pid),
         }
@@ -200,7 +333,7 @@ fn check_inherited(client: &Client, lock: &Lock, lease: &Lease) -> Result<(), St
     let watch = lease.watch();
     for (call, error) in [
         ("check", lease.check().err()),
-        ("ensure", lease.ensure(Duration::from_secs(1)).err()),
+        ("ensure", lease.ensure(Duration::from_millis(100)).err()),
         ("renew", lease.renew().err()),
         ("verify", lease.verify().err()),
         ("check of a watch", watch.check().err()),
