@@ -2,21 +2,24 @@
 //! each command that was never answered.
 
 use super::fault::Fault;
-use super::protocol::{Protocol, Witness};
+use super::protocol::Protocol;
 use super::queue::Queue;
-use super::state::{Bound, Breach, Client, Command, Phase, Reply, Slot, Token, TokenSet};
+use super::state::{Bound, Breach, Client, Command, Doubt, Notices, Phase, Reply, Slot, Token};
+use super::witness::Witness;
 
 impl Protocol {
     /// `SET NX PX` with a fresh token.
-    pub(super) fn acquire(&self, client: &mut Client, token: Token) {
+    pub(super) fn acquire(&self, client: &mut Client, token: Token) -> Option<Breach> {
+        let again = client.may_have_sent_delete(token);
         // Not needed for a fresh token; the planted fault passes a tainted one.
-        client.tainted.remove(token);
+        *client.reaper.doubt_mut(token) = None;
         client.bound = Bound::Unset;
         client.phase = Phase::Acquiring {
             token,
             left: self.validity(),
         };
         client.link.requests.push(Command::Set(token));
+        again.then_some(Breach::SetAfterDelete)
     }
 
     /// On a new link the old one is fenced off, and then the server is asked whose the record is.
@@ -42,23 +45,20 @@ impl Protocol {
         client.link.requests.push(Command::Renew(token));
     }
 
-    pub(super) fn renew_lease(&self, client: &mut Client) {
-        if let Phase::Held { token, renewal, .. } = &mut client.phase {
-            *renewal = Some(self.validity());
-            client.link.requests.push(Command::Renew(*token));
-        }
-    }
-
-    /// The lease stops being relied on first; then the compare-and-delete goes out.
+    /// The lease stops being relied on first, and no callback of it begins any more; then its
+    /// renewal is stopped; then the compare-and-delete goes out. That a renewal in flight is waited
+    /// for, is not modelled: the delete may be as late here as it likes.
     pub(super) fn release_lease(&self, client: &mut Client) {
         match client.phase {
-            Phase::Held { token, left, .. } => self.release(client, token, left),
-            Phase::Lost { token, .. } => self.release(client, token, 0),
+            Phase::Held { token, left } => self.release(client, token, left),
+            Phase::Lost { token } => self.release(client, token, 0),
             _ => {}
         }
     }
 
     fn release(&self, client: &mut Client, token: Token, left: u8) {
+        self.drop_notices(client);
+        self.stop_renewals(client);
         client.phase = Phase::Releasing {
             token,
             left,
@@ -98,7 +98,7 @@ impl Protocol {
 
     fn taint(&self, client: &mut Client, token: Token) {
         self.witness(Witness::TokenTainted);
-        client.tainted.insert(token);
+        *client.reaper.doubt_mut(token) = Some(Doubt::default());
         client.phase = Phase::Idle;
     }
 
@@ -106,8 +106,10 @@ impl Protocol {
     /// and what the first one sent may still run.
     pub(super) fn crash(&self, client: &mut Client, slot: Option<Slot>) {
         self.break_link(client, slot);
+        client.give_up_renewals();
         client.phase = Phase::Idle;
-        client.tainted = TokenSet::default();
+        client.notices = Notices::default();
+        client.reaper.die();
         client.bound = Bound::Unset;
     }
 
@@ -139,28 +141,6 @@ impl Protocol {
                     barrier,
                 }
             }
-            Phase::Held {
-                token,
-                left,
-                renewal: Some(_),
-            } => {
-                self.leave_bound_open(client);
-                Phase::Held {
-                    token,
-                    left,
-                    renewal: None,
-                }
-            }
-            Phase::Lost {
-                token,
-                renewal: Some(_),
-            } => {
-                self.leave_bound_open(client);
-                Phase::Lost {
-                    token,
-                    renewal: None,
-                }
-            }
             Phase::Releasing {
                 token,
                 left,
@@ -177,10 +157,10 @@ impl Protocol {
     }
 
     /// One reply is read and acted on, in one step with the look at the clock.
-    pub(super) fn read(&self, client: &mut Client, reply: Reply) -> Option<Breach> {
+    pub(super) fn read(&self, client: &mut Client, margin: u8, reply: Reply) -> Option<Breach> {
         match (client.phase, reply) {
             (Phase::Acquiring { token, left }, Reply::Set(true)) => {
-                self.take_up(client, token, left);
+                self.take_up(client, margin, token, left);
             }
             (Phase::Acquiring { .. }, Reply::Set(false)) => client.phase = Phase::Idle,
             (
@@ -201,7 +181,7 @@ impl Protocol {
             }
             (Phase::Resolving { token, left, .. }, Reply::Renew(true)) => {
                 self.witness(Witness::ResolvedAsOurs);
-                self.take_up(client, token, left);
+                self.take_up(client, margin, token, left);
             }
             (Phase::Resolving { token, barrier, .. }, Reply::Renew(false)) => {
                 if barrier || self.fault == Some(Fault::ProvenWithoutBarrier) {
@@ -212,30 +192,6 @@ impl Protocol {
                     self.taint(client, token);
                 }
             }
-            (
-                Phase::Held {
-                    token,
-                    left,
-                    renewal: Some(renewal),
-                },
-                Reply::Renew(true),
-            ) => {
-                self.bound_record(client, token);
-                client.phase = Phase::Held {
-                    token,
-                    left: left.max(self.counted_from(renewal)),
-                    renewal: None,
-                };
-            }
-            (Phase::Held { token, .. }, Reply::Renew(false)) => {
-                client.phase = Phase::Lost {
-                    token,
-                    renewal: None,
-                };
-            }
-            (Phase::Lost { token, renewal }, Reply::Renew(ours)) => {
-                return self.confirm_after_loss(client, token, renewal.unwrap_or(0), ours);
-            }
             (Phase::Releasing { .. }, Reply::Delete(answer)) => {
                 return self.end_release(client, answer);
             }
@@ -244,50 +200,17 @@ impl Protocol {
         None
     }
 
-    /// A confirmed acquisition is a lease only if something of its validity is left.
-    fn take_up(&self, client: &mut Client, token: Token, left: u8) {
+    /// A confirmed acquisition is a lease only if more of its validity is left than the margin.
+    fn take_up(&self, client: &mut Client, margin: u8, token: Token, left: u8) {
         self.bound_record(client, token);
         let left = self.counted_from(left);
-        if left == 0 {
+        client.notices = Notices::default();
+        if left <= margin {
             self.witness(Witness::ConfirmedTooLate);
             self.release(client, token, left);
         } else {
-            client.phase = Phase::Held {
-                token,
-                left,
-                renewal: None,
-            };
+            client.phase = Phase::Held { token, left };
         }
-    }
-
-    fn confirm_after_loss(
-        &self,
-        client: &mut Client,
-        token: Token,
-        left: u8,
-        ours: bool,
-    ) -> Option<Breach> {
-        client.phase = Phase::Lost {
-            token,
-            renewal: None,
-        };
-        if !ours {
-            return None;
-        }
-        self.bound_record(client, token);
-        if left == 0 {
-            return None;
-        }
-        self.witness(Witness::LateConfirmation);
-        if self.fault != Some(Fault::LateConfirmationApplied) {
-            return None;
-        }
-        client.phase = Phase::Held {
-            token,
-            left,
-            renewal: None,
-        };
-        Some(Breach::Revived)
     }
 
     /// Deleted: `Ok`. Not ours at the first try: `is_lost()`. Not ours at a later try: an earlier
@@ -315,7 +238,7 @@ impl Protocol {
 
     /// A confirmed command ran before its reply was read, so the record stands for a ttl from now
     /// at most. The deadline will not do here: it is the *least* that the record stands.
-    fn bound_record(&self, client: &mut Client, token: Token) {
+    pub(super) fn bound_record(&self, client: &mut Client, token: Token) {
         if self.tracks_bound && client.bound != Bound::Open {
             client.bound = Bound::Within {
                 token,
@@ -324,13 +247,13 @@ impl Protocol {
         }
     }
 
-    fn leave_bound_open(&self, client: &mut Client) {
+    pub(super) fn leave_bound_open(&self, client: &mut Client) {
         if self.tracks_bound && self.fault != Some(Fault::BoundIgnoresUnansweredRenewal) {
             client.bound = Bound::Open;
         }
     }
 
-    fn counted_from(&self, left: u8) -> u8 {
+    pub(super) fn counted_from(&self, left: u8) -> u8 {
         if self.fault == Some(Fault::DeadlineFromReply) {
             self.validity()
         } else {
@@ -351,19 +274,16 @@ impl Client {
             | Phase::Resolving { left, .. }
             | Phase::Releasing { left, .. }
             | Phase::ReleaseUnsettled { left, .. } => *left = left.saturating_sub(1),
-            Phase::Held { left, renewal, .. } => {
-                *left -= 1;
-                *renewal = renewal.map(|left| left.saturating_sub(1));
-            }
-            Phase::Lost { renewal, .. } => *renewal = renewal.map(|left| left.saturating_sub(1)),
+            Phase::Held { left, .. } => *left -= 1,
+            Phase::Lost { .. } => {}
         }
-        if let Phase::Held {
-            token,
-            left: 0,
-            renewal,
-        } = self.phase
-        {
-            self.phase = Phase::Lost { token, renewal };
+        if let Phase::Held { token, left: 0 } = self.phase {
+            self.phase = Phase::Lost { token };
+        }
+        for renewal in self.renewals.iter_mut().flatten() {
+            if let Some(left) = renewal.stage.left_mut() {
+                *left = left.saturating_sub(1);
+            }
         }
     }
 }

@@ -9,6 +9,12 @@ pub(super) enum Fault {
     DeadlineFromReply,
     /// Release deletes whatever stands there.
     DeleteWithoutCompare,
+    /// The reaper deletes whatever stands there.
+    ReaperWithoutCompare,
+    /// The reaper counts the ttl to its end from its first attempt, answered or not.
+    UnansweredEndsReaper,
+    /// Release leaves a renewal in the batch.
+    RenewalNotStopped,
     /// A renewal that finds nothing sets the record anew.
     RenewalRecreates,
     /// A confirmation that comes in after the deadline is applied.
@@ -27,6 +33,16 @@ pub(super) enum Fault {
     /// An unknown release counts the end of its record from the last confirmation, although a
     /// later renewal went unanswered.
     BoundIgnoresUnansweredRenewal,
+    /// The watch does not remember that it has told of danger.
+    DangerAtEveryLook,
+    /// The watch does not remember that it has told of the loss.
+    LossAtEveryLook,
+    /// The watch tells of danger only when no renewal is out that could end it.
+    DangerWaitsForRenewal,
+    /// The callback threads begin what they were given without another look at the lease.
+    NoticeBegunUnlooked,
+    /// The callback threads look whether it is danger, and not whether it is the same one.
+    StaleNoticeBegun,
     /// The server's clock gains without limit: no rule broken, but what the rules rest on.
     ClockBeyondAllowance,
 }
@@ -36,7 +52,10 @@ impl Fault {
     pub(super) fn arms_spent_tokens(self) -> bool {
         matches!(
             self,
-            Fault::TokenReusedAfterDelete | Fault::DeleteWithoutCompare | Fault::RenewalRecreates
+            Fault::TokenReusedAfterDelete
+                | Fault::DeleteWithoutCompare
+                | Fault::ReaperWithoutCompare
+                | Fault::RenewalRecreates
         )
     }
 }

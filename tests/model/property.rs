@@ -12,6 +12,13 @@ pub(super) const NO_ORPHAN: &str = "a token disowned behind a barrier never stan
 pub(super) const NO_WRONG_DELETE: &str = "no foreign record and no relied-on record is deleted";
 pub(super) const FINAL_LOSS: &str = "no lost lease is revived";
 pub(super) const TRUE_RELEASE: &str = "a release that answers Ok has deleted the record for good";
+pub(super) const SET_ONCE: &str = "no token goes into a SET once a delete with it may be out";
+pub(super) const RENEWAL_STOPS: &str = "no renewal is sent after the release has returned";
+pub(super) const TOLD_ONCE: &str = "danger is told once for each stay in the zone, and loss once";
+pub(super) const NO_DANGER_WHEN_LOST: &str = "no callback for danger begins when the lease is lost";
+pub(super) const NOTICES_END: &str = "no callback begins after the release has returned";
+pub(super) const DANGER_FIRST: &str = "a danger that the watch has seen is told before the loss";
+pub(super) const REAPER_SERVED: &str = "the reaper gives up no token before the server answered";
 pub(super) const TRUE_BOUND: &str = "an unknown release is right about how long its record stands";
 
 pub(super) fn all() -> Vec<Property<Protocol>> {
@@ -32,6 +39,27 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(FINAL_LOSS, |_, state: &State| {
             state.breach != Some(Breach::Revived)
+        }),
+        Property::always(SET_ONCE, |_, state: &State| {
+            state.breach != Some(Breach::SetAfterDelete)
+        }),
+        Property::always(RENEWAL_STOPS, |_, state: &State| {
+            state.breach != Some(Breach::RenewedAfterRelease)
+        }),
+        Property::always(TOLD_ONCE, |_, state: &State| {
+            state.breach != Some(Breach::ToldTwice)
+        }),
+        Property::always(NO_DANGER_WHEN_LOST, |_, state: &State| {
+            state.breach != Some(Breach::DangerAfterDeadline)
+        }),
+        Property::always(NOTICES_END, |_, state: &State| {
+            state.breach != Some(Breach::NoticeAfterEnd)
+        }),
+        Property::always(DANGER_FIRST, |_, state: &State| {
+            state.breach != Some(Breach::DangerPassedOver)
+        }),
+        Property::always(REAPER_SERVED, |_, state: &State| {
+            state.breach != Some(Breach::GivenUpUnserved)
         }),
         Property::always(TRUE_RELEASE, |_, state: &State| {
             state.breach != Some(Breach::UntrueRelease)
@@ -79,7 +107,7 @@ fn bound_is_true(state: &State, who: Who) -> bool {
     let client = state.client(who);
     match client.bound {
         Bound::Within { token, left: 0 } => {
-            !client.tainted.contains(token) || !state.record_is(who, token)
+            client.reaper.doubt(token).is_none() || !state.record_is(who, token)
         }
         _ => true,
     }

@@ -6,7 +6,8 @@ use stateright::{Model, Property};
 
 use super::fault::Fault;
 use super::property;
-use super::state::{Command, Phase, Slot, State, Token, Who};
+use super::state::{Breach, Client, Command, LossNotice, Phase, Slot, Stage, State, Token, Who};
+use super::witness::Witness;
 
 /// Ticks that validity is shorter than the ttl, and that the server's clock may gain on the
 /// clients' within one validity.
@@ -16,6 +17,9 @@ const ALLOWANCE: u8 = 1;
 pub(super) struct Protocol {
     pub(super) size: Size,
     pub(super) fault: Option<Fault>,
+    /// Whether the reaper ends as it should. It costs two timers; else it ends at any moment, and
+    /// every run in which it ends as it should is among those.
+    pub(super) counts_reaper: bool,
     /// Whether to look at the bound that an unknown release names: it costs one more timer.
     pub(super) tracks_bound: bool,
     witnessed: AtomicU32,
@@ -36,6 +40,10 @@ pub(super) struct Room {
     pub(super) tokens: Token,
     /// Broken connections with commands that may still run.
     pub(super) broken: Slot,
+    /// Renewals that are due or out, those of former leases and former processes included.
+    pub(super) renewals: Slot,
+    /// Ticks of the danger zone before the deadline. Where there are none, there is no watch.
+    pub(super) margin: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +59,22 @@ pub(super) enum Action {
 pub(super) enum Step {
     Acquire(Token),
     Resolve,
-    Renew,
     Release,
     ReleaseAgain,
     GiveUp,
-    /// The reaper sends its compare-and-delete, on a link of its own. Its answer only tells it when
-    /// to stop, and a reaper that stops is one that never sends again: every run with it is here.
+    /// The renewal thread puts the lease into a batch.
+    BeginRenewal,
+    SendRenewal(Slot),
+    RunRenewal(Slot),
+    ReadRenewal(Slot),
+    /// The answer has come, and the link breaks before it is read.
+    MissRenewal(Slot),
+    /// The watch thread looks at the clock, and has something to tell.
+    Look,
+    /// A callback thread comes to a notice.
+    CallDanger,
+    CallLoss,
+    /// The reaper sends its compare-and-delete, on a link of its own.
     Reap(Token),
     /// The client reads a reply.
     Read,
@@ -73,45 +91,8 @@ pub(super) enum Step {
     RefuseKillLate(Slot),
     /// The server runs the reaper's command.
     RunReaper,
-}
-
-/// A situation that an exploration must have come across, or it proves little. Noted in the model
-/// and not in the state, where each of them would double the number of states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Witness {
-    LeaseOfA,
-    LeaseOfB,
-    ResolvedAsOurs,
-    ResolvedAsNotOurs,
-    TokenTainted,
-    OrphanReaped,
-    CommandFencedOff,
-    SetRanLate,
-    RenewalRanLate,
-    DeleteRanLate,
-    ConfirmedTooLate,
-    LateConfirmation,
-    ReleaseInferred,
-    ExpiredUnderLease,
-}
-
-impl Witness {
-    pub(super) const ALL: [Witness; 14] = [
-        Witness::LeaseOfA,
-        Witness::LeaseOfB,
-        Witness::ResolvedAsOurs,
-        Witness::ResolvedAsNotOurs,
-        Witness::TokenTainted,
-        Witness::OrphanReaped,
-        Witness::CommandFencedOff,
-        Witness::SetRanLate,
-        Witness::RenewalRanLate,
-        Witness::DeleteRanLate,
-        Witness::ConfirmedTooLate,
-        Witness::LateConfirmation,
-        Witness::ReleaseInferred,
-        Witness::ExpiredUnderLease,
-    ];
+    /// The same, and the answer is lost.
+    RunReaperUnheard,
 }
 
 impl Protocol {
@@ -119,6 +100,7 @@ impl Protocol {
         Protocol {
             size,
             fault: None,
+            counts_reaper: false,
             tracks_bound: false,
             witnessed: AtomicU32::new(0),
         }
@@ -155,10 +137,17 @@ impl Protocol {
                 None => {}
             }
         }
-        match client.reaping {
-            Some(_) => steps.push(Step::RunReaper),
-            None => steps.extend(client.tainted.iter().map(Step::Reap)),
+        match client.reaper.out {
+            Some(token) => {
+                steps.push(Step::RunReaper);
+                if self.counts_reaper && client.reaper.doubt(token).is_some() {
+                    steps.push(Step::RunReaperUnheard);
+                }
+            }
+            None => steps.extend(client.reaper.doubted().map(Step::Reap)),
         }
+        self.open_renewals(client, room, steps);
+        self.open_notices(client, room, steps);
         match client.link.requests.first() {
             Some(Command::Kill(_)) => steps.extend([Step::Run, Step::RefuseKill]),
             Some(_) => steps.push(Step::Run),
@@ -183,6 +172,41 @@ impl Protocol {
         }
     }
 
+    fn open_renewals(&self, client: &Client, room: Room, steps: &mut Vec<Step>) {
+        let mut out = 0;
+        let mut due = false;
+        for (slot, renewal) in (0..).zip(&client.renewals) {
+            let Some(renewal) = renewal else { continue };
+            out += 1;
+            match renewal.stage {
+                Stage::Due { .. } => {
+                    due = true;
+                    steps.push(Step::SendRenewal(slot));
+                }
+                Stage::Sent { .. } | Stage::GivenUp => steps.push(Step::RunRenewal(slot)),
+                Stage::Answered { .. } => {
+                    steps.extend([Step::ReadRenewal(slot), Step::MissRenewal(slot)]);
+                }
+            }
+        }
+        // One thread, one batch at a time.
+        if matches!(client.phase, Phase::Held { .. }) && out < room.renewals && !due {
+            steps.push(Step::BeginRenewal);
+        }
+    }
+
+    fn open_notices(&self, client: &Client, room: Room, steps: &mut Vec<Step>) {
+        if self.would_tell(client, room.margin) {
+            steps.push(Step::Look);
+        }
+        if client.notices.dangers > 0 {
+            steps.push(Step::CallDanger);
+        }
+        if client.notices.loss == LossNotice::Waiting {
+            steps.push(Step::CallLoss);
+        }
+    }
+
     /// What the client may begin while nothing of its own is out.
     fn open_calls(&self, state: &State, who: Who, steps: &mut Vec<Step>) {
         let client = state.client(who);
@@ -191,51 +215,58 @@ impl Protocol {
                 let fresh = state.fresh_token(who, self.size.rooms[who as usize].tokens);
                 steps.extend(fresh.map(Step::Acquire));
                 if self.fault == Some(Fault::TokenReusedAfterDelete) {
-                    steps.extend(client.reaping.map(Step::Acquire));
+                    steps.extend(client.reaper.out.map(Step::Acquire));
                 }
             }
             Phase::Unsettled { .. } => steps.extend([Step::Resolve, Step::GiveUp]),
-            Phase::Held { .. } => steps.extend([Step::Renew, Step::Release]),
-            Phase::Lost { .. } => steps.push(Step::Release),
+            Phase::Held { .. } | Phase::Lost { .. } => steps.push(Step::Release),
             Phase::ReleaseUnsettled { .. } => steps.extend([Step::ReleaseAgain, Step::GiveUp]),
             Phase::Acquiring { .. } | Phase::Resolving { .. } | Phase::Releasing { .. } => {}
         }
     }
 
     fn apply(&self, state: &mut State, who: Who, step: Step) {
+        let margin = self.size.rooms[who as usize].margin;
         let client = state.client_mut(who);
+        let mut breach = None;
         match step {
-            Step::Acquire(token) => self.acquire(client, token),
+            Step::Acquire(token) => breach = self.acquire(client, token),
             Step::Resolve => self.resolve(client),
-            Step::Renew => self.renew_lease(client),
             Step::Release => self.release_lease(client),
             Step::ReleaseAgain => self.release_again(client),
             Step::GiveUp => self.give_up(client),
-            Step::Reap(token) => client.reaping = Some(token),
-            Step::Read => self.read_next(state, who),
+            Step::BeginRenewal => self.begin_renewal(client),
+            Step::SendRenewal(slot) => breach = self.send_renewal(client, slot),
+            Step::RunRenewal(slot) => self.run_renewal(state, who, slot),
+            Step::ReadRenewal(slot) => breach = self.read_renewal(client, margin, slot),
+            Step::MissRenewal(slot) => self.miss_renewal(client, slot),
+            Step::Look => breach = self.look(client),
+            Step::CallDanger => breach = self.call_danger(client, margin),
+            Step::CallLoss => breach = self.call_loss(client),
+            Step::Reap(token) => self.reap(client, token),
+            Step::Read => breach = self.read_next(client, who, margin),
             Step::Break(slot) => self.break_link(client, slot),
             Step::Crash(slot) => self.crash(client, slot),
             Step::Run => self.run_next(state, who, true),
             Step::RefuseKill => self.run_next(state, who, false),
             Step::RunLate(slot) => self.run_late(state, who, slot, true),
             Step::RefuseKillLate(slot) => self.run_late(state, who, slot, false),
-            Step::RunReaper => self.run_reaper(state, who),
+            Step::RunReaper => self.run_reaper(state, who, true),
+            Step::RunReaperUnheard => self.run_reaper(state, who, false),
         }
+        state.breach = breach.or(state.breach);
     }
 
-    fn read_next(&self, state: &mut State, who: Who) {
-        let client = state.client_mut(who);
-        let Some(reply) = client.link.replies.pop() else {
-            return;
-        };
-        let breach = self.read(client, reply);
+    fn read_next(&self, client: &mut Client, who: Who, margin: u8) -> Option<Breach> {
+        let reply = client.link.replies.pop()?;
+        let breach = self.read(client, margin, reply);
         if matches!(client.phase, Phase::Held { .. }) {
             self.witness(match who {
                 Who::A => Witness::LeaseOfA,
                 Who::B => Witness::LeaseOfB,
             });
         }
-        state.breach = breach;
+        breach
     }
 
     fn run_next(&self, state: &mut State, who: Who, barrier: bool) {
@@ -259,19 +290,9 @@ impl Protocol {
         if state.record != before {
             match command {
                 Command::Set(_) => self.witness(Witness::SetRanLate),
-                Command::Renew(_) => self.witness(Witness::RenewalRanLate),
                 Command::Delete(_) => self.witness(Witness::DeleteRanLate),
-                Command::Kill(_) => {}
+                Command::Renew(_) | Command::Kill(_) => {}
             }
-        }
-    }
-
-    fn run_reaper(&self, state: &mut State, who: Who) {
-        if let Some(token) = state.client_mut(who).reaping.take() {
-            if state.record_is(who, token) {
-                self.witness(Witness::OrphanReaped);
-            }
-            self.run(state, who, Command::Delete(token), true);
         }
     }
 }
@@ -285,8 +306,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What follows a breach is of no interest, and would bury the counterexample.
-        if state.breach.is_some() {
+        if state.breach.is_some_and(Breach::ends_run) {
             return;
         }
         actions.push(Action::Tick);
@@ -307,7 +327,10 @@ impl Model for Protocol {
                 self.server_tick(&mut state);
                 state.calm = state.calm.saturating_sub(1);
                 for who in Who::BOTH {
-                    state.client_mut(who).tick();
+                    let client = state.client_mut(who);
+                    client.tick();
+                    let breach = self.reaper_tick(client);
+                    state.breach = state.breach.or(breach);
                 }
             }
             Action::ServerGains => {
@@ -318,7 +341,7 @@ impl Model for Protocol {
             }
             Action::By(who, step) => self.apply(&mut state, who, step),
         }
-        state.forget_spent_tokens(self.fault.is_some_and(Fault::arms_spent_tokens));
+        state.settle(self.fault.is_some_and(Fault::arms_spent_tokens));
         Some(state)
     }
 

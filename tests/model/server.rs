@@ -1,8 +1,9 @@
 //! The server's side: one atomic step per command, and expiry by its own clock.
 
 use super::fault::Fault;
-use super::protocol::{Protocol, Witness};
+use super::protocol::Protocol;
 use super::state::{Breach, Command, Phase, Record, Reply, State, Token, Who};
+use super::witness::Witness;
 
 impl Protocol {
     /// Runs one command of a client. `barrier` says whether a `CLIENT KILL` is granted; where it is
@@ -18,7 +19,10 @@ impl Protocol {
         match command {
             Command::Set(token) => Reply::Set(self.set(state, who, token)),
             Command::Renew(token) => Reply::Renew(self.renew(state, who, token)),
-            Command::Delete(token) => Reply::Delete(self.delete(state, who, token)),
+            Command::Delete(token) => {
+                let compares = self.fault != Some(Fault::DeleteWithoutCompare);
+                Reply::Delete(self.delete(state, who, token, compares))
+            }
             Command::Kill(slot) => {
                 if barrier && let Some(slot) = slot {
                     self.witness(Witness::CommandFencedOff);
@@ -37,7 +41,7 @@ impl Protocol {
         free
     }
 
-    fn renew(&self, state: &mut State, owner: Who, token: Token) -> bool {
+    pub(super) fn renew(&self, state: &mut State, owner: Who, token: Token) -> bool {
         let recreates = self.fault == Some(Fault::RenewalRecreates) && state.record.is_none();
         let renewed = state.record_is(owner, token) || recreates;
         if renewed {
@@ -54,12 +58,12 @@ impl Protocol {
         });
     }
 
-    fn delete(&self, state: &mut State, who: Who, token: Token) -> bool {
+    pub(super) fn delete(&self, state: &mut State, who: Who, token: Token, compares: bool) -> bool {
         let Some(record) = state.record else {
             return false;
         };
         let own = state.record_is(who, token);
-        if !own && self.fault != Some(Fault::DeleteWithoutCompare) {
+        if !own && compares {
             return false;
         }
         let relied_on = matches!(
@@ -98,8 +102,7 @@ impl Protocol {
         }
         let expired = *record;
         state.record = None;
-        if let Phase::Held { token, .. } | Phase::Lost { token, .. } =
-            state.client(expired.owner).phase
+        if let Phase::Held { token, .. } | Phase::Lost { token } = state.client(expired.owner).phase
             && token == expired.token
         {
             self.witness(Witness::ExpiredUnderLease);

@@ -10,10 +10,13 @@ use super::queue::Queue;
 pub(super) const TOKENS: Token = 2;
 /// The most broken connections of one client; a `Size` may allow fewer.
 pub(super) const BROKEN: usize = 2;
+/// The most renewals of one client that may be out at once; a `Size` may allow fewer.
+pub(super) const RENEWALS: usize = 2;
 
 /// A token, by its number among its client's tokens. Two clients never share one.
 pub(super) type Token = u8;
-/// A broken connection, by its place in [`Client::broken`].
+/// A broken connection, by its place in [`Client::broken`], or a renewal, by its place in
+/// [`Client::renewals`].
 pub(super) type Slot = u8;
 
 /// Exclusion is a matter of pairs, so two clients are enough.
@@ -48,10 +51,10 @@ pub(super) struct Client {
     /// Connections that this client has given up. What they carry may still run, in order within
     /// one of them, and nobody will see the answer.
     pub(super) broken: [Queue<Command>; BROKEN],
-    /// The reaper's compare-and-delete on its way.
-    pub(super) reaping: Option<Token>,
-    /// Never in a `SET` again; the reaper owns them.
-    pub(super) tainted: TokenSet,
+    /// Each on a link of its own, in an order of no meaning: see [`State::settle`].
+    pub(super) renewals: [Option<Renewal>; RENEWALS],
+    pub(super) notices: Notices,
+    pub(super) reaper: Reaper,
     /// Concluded "not ours" behind a barrier.
     pub(super) disowned: TokenSet,
     /// `release` has answered `Ok`.
@@ -83,16 +86,13 @@ pub(super) enum Phase {
         barrier: bool,
         left: u8,
     },
-    /// The lease is relied on, and `left` is not 0. `renewal` is what a renewal on its way would
-    /// leave on the clock.
+    /// The lease is relied on, and `left` is not 0.
     Held {
         token: Token,
         left: u8,
-        renewal: Option<u8>,
     },
     Lost {
         token: Token,
-        renewal: Option<u8>,
     },
     /// Compare-and-delete is out. `deleted` is not the client's knowledge: it is the truth that
     /// the answer is held against.
@@ -137,6 +137,73 @@ pub(super) enum Reply {
     Kill(bool),
 }
 
+/// A renewal by the renewal thread, or one that a call of the lease asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Renewal {
+    pub(super) token: Token,
+    pub(super) stage: Stage,
+}
+
+/// How far a renewal has come. `left` is what its confirmation would leave on the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Stage {
+    /// In the batch, and the clock has been read for it, but no byte of it is written.
+    Due {
+        left: u8,
+    },
+    Sent {
+        left: u8,
+    },
+    Answered {
+        left: u8,
+        ours: bool,
+    },
+    /// Sent, and nobody reads the answer any more.
+    GivenUp,
+}
+
+/// What the watch thread has said about the present lease, and what the callback threads have
+/// made of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Notices {
+    /// The watch has looked at the clock in this stay in the danger zone. Not the watch's
+    /// knowledge: the truth that `told` is held against.
+    pub(super) seen: bool,
+    /// Of this stay the watch has told.
+    pub(super) told: bool,
+    /// The callback for this stay has begun. Again, the truth and not anybody's knowledge.
+    pub(super) begun: bool,
+    /// Told, and the callback has not begun yet.
+    pub(super) dangers: u8,
+    pub(super) loss: LossNotice,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum LossNotice {
+    #[default]
+    Untold,
+    /// Told, and the callback has not begun yet.
+    Waiting,
+    Begun,
+}
+
+/// The tokens that never go into a `SET` again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Reaper {
+    doubts: [Option<Doubt>; TOKENS as usize],
+    /// The compare-and-delete that is out.
+    pub(super) out: Option<Token>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Doubt {
+    /// Ticks until the reaper gives the token up; `None` while the server has not answered.
+    pub(super) ends: Option<u8>,
+    /// Not the reaper's knowledge: the truth that its end is held against. The server has run
+    /// a compare-and-delete that did not find the record.
+    pub(super) served: bool,
+}
+
 /// What an unknown release can say about how long its record may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Bound {
@@ -157,6 +224,28 @@ pub(super) enum Breach {
     Revived,
     /// `release` answered `Ok` though no delete of ours had removed the record.
     UntrueRelease,
+    /// A token went into a `SET` though a compare-and-delete with it may have been sent.
+    SetAfterDelete,
+    /// A renewal was sent for a lease whose release had returned.
+    RenewedAfterRelease,
+    /// The callback of the danger began twice in one stay in the zone, or loss was told twice.
+    ToldTwice,
+    /// The callback of a danger began though the lease was lost.
+    DangerAfterDeadline,
+    /// A callback began after the release had returned.
+    NoticeAfterEnd,
+    /// Loss was told, and the danger was not, though the watch had looked while it lasted.
+    DangerPassedOver,
+    /// The reaper gave a token up that the server had never answered for.
+    GivenUpUnserved,
+}
+
+impl Breach {
+    /// What follows a breach is of no interest, and would bury the counterexample. But that
+    /// one must be followed to where it does harm.
+    pub(super) fn ends_run(self) -> bool {
+        self != Breach::SetAfterDelete
+    }
 }
 
 impl Who {
@@ -210,16 +299,17 @@ impl State {
     /// `SET` with it is on its way, it never stands again: a late compare-and-anything with it
     /// does nothing, and what was concluded about it cannot turn out wrong any more. Under some
     /// planted faults such a command does harm; there `keep_idle_commands` is set.
-    pub(super) fn forget_spent_tokens(&mut self, keep_idle_commands: bool) {
+    pub(super) fn settle(&mut self, keep_idle_commands: bool) {
         for who in Who::BOTH {
             if !keep_idle_commands {
                 self.drop_idle_commands(who);
             }
             let mentioned = self.mentioned(who);
             let client = self.client_mut(who);
-            client.tainted = client.tainted.and(mentioned);
+            client.reaper.retain(mentioned);
             client.disowned = client.disowned.and(mentioned);
             client.released = client.released.and(mentioned);
+            client.settle_renewals();
         }
     }
 
@@ -239,8 +329,9 @@ impl Client {
             phase: Phase::Idle,
             link: Link::default(),
             broken: [Queue::default(); BROKEN],
-            reaping: None,
-            tainted: TokenSet::default(),
+            renewals: [None; RENEWALS],
+            notices: Notices::default(),
+            reaper: Reaper::default(),
             disowned: TokenSet::default(),
             released: TokenSet::default(),
             bound: Bound::Unset,
@@ -274,9 +365,24 @@ impl Client {
         }
     }
 
+    /// Whether a compare-and-delete with this token may have been sent: the reaper sends one
+    /// whenever it likes.
+    pub(super) fn may_have_sent_delete(&self, token: Token) -> bool {
+        self.reaper.doubt(token).is_some()
+            || self.reaper.out == Some(token)
+            || self.commands().any(|sent| sent == Command::Delete(token))
+    }
+
     fn drop_commands_with(&mut self, token: Token) {
-        if self.reaping == Some(token) {
-            self.reaping = None;
+        if self.reaper.out == Some(token) {
+            self.reaper.out = None;
+        }
+        let unread = Renewal {
+            token,
+            stage: Stage::GivenUp,
+        };
+        for renewal in &mut self.renewals {
+            renewal.take_if(|renewal| *renewal == unread);
         }
         for slot in 0..BROKEN as Slot {
             let queue = &mut self.broken[usize::from(slot)];
@@ -292,6 +398,21 @@ impl Client {
         }
     }
 
+    /// A confirmation that would not lengthen what is left changes nothing, however much less it
+    /// would leave; and which renewal has which place changes nothing either.
+    fn settle_renewals(&mut self) {
+        if let Phase::Held { left: held, .. } = self.phase {
+            for renewal in self.renewals.iter_mut().flatten() {
+                if let Some(left) = renewal.stage.left_mut()
+                    && *left <= held
+                {
+                    *left = 0;
+                }
+            }
+        }
+        self.renewals.sort_unstable();
+    }
+
     fn commands(&self) -> impl Iterator<Item = Command> {
         let queues = self.broken.iter().chain([&self.link.requests]);
         queues.flat_map(Queue::iter)
@@ -304,22 +425,63 @@ impl Client {
                 tokens.insert(token);
             }
         }
-        for token in self.phase.token().into_iter().chain(self.reaping) {
+        let renewed = self.renewals.iter().flatten().map(|renewal| renewal.token);
+        for token in self
+            .phase
+            .token()
+            .into_iter()
+            .chain(self.reaper.out)
+            .chain(renewed)
+        {
             tokens.insert(token);
         }
         tokens
     }
 }
 
+impl Stage {
+    pub(super) fn left_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            Stage::Due { left } | Stage::Sent { left } | Stage::Answered { left, .. } => Some(left),
+            Stage::GivenUp => None,
+        }
+    }
+}
+
+impl Reaper {
+    pub(super) fn doubt(&self, token: Token) -> Option<&Doubt> {
+        self.doubts[usize::from(token)].as_ref()
+    }
+
+    pub(super) fn doubt_mut(&mut self, token: Token) -> &mut Option<Doubt> {
+        &mut self.doubts[usize::from(token)]
+    }
+
+    pub(super) fn doubted(&self) -> impl Iterator<Item = Token> {
+        (0..TOKENS).filter(|&token| self.doubt(token).is_some())
+    }
+
+    /// Forgets everything; but a command that is sent is sent.
+    pub(super) fn die(&mut self) {
+        self.doubts = [None; TOKENS as usize];
+    }
+
+    fn retain(&mut self, tokens: TokenSet) {
+        for token in 0..TOKENS {
+            self.doubt_mut(token).take_if(|_| !tokens.contains(token));
+        }
+    }
+}
+
 impl Phase {
-    fn token(self) -> Option<Token> {
+    pub(super) fn token(self) -> Option<Token> {
         match self {
             Phase::Idle => None,
             Phase::Acquiring { token, .. }
             | Phase::Unsettled { token, .. }
             | Phase::Resolving { token, .. }
             | Phase::Held { token, .. }
-            | Phase::Lost { token, .. }
+            | Phase::Lost { token }
             | Phase::Releasing { token, .. }
             | Phase::ReleaseUnsettled { token, .. } => Some(token),
         }
@@ -332,10 +494,6 @@ pub(super) struct TokenSet(u8);
 impl TokenSet {
     pub(super) fn insert(&mut self, token: Token) {
         self.0 |= 1 << token;
-    }
-
-    pub(super) fn remove(&mut self, token: Token) {
-        self.0 &= !(1 << token);
     }
 
     pub(super) fn contains(self, token: Token) -> bool {
