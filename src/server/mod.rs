@@ -6,7 +6,7 @@
 //! failure into not sent, not run, refused, or unknown.
 //!
 //! What goes on in the background has ways of its own: [`errand`] is what is asked for,
-//! [`courier`] does it, hundreds of [`flight`]s at a time, over its [`lines`]; a [`line`] is a
+//! [`courier`] does it, hundreds of [`flight`]s at a time, over its [`lines`]; a [`mod@line`] is a
 //! [`pipeline`]d link, and [`opening`] brings it.
 
 mod address;
