@@ -40,7 +40,7 @@ pub use token::Token;
 mod client;
 #[path = "../src/lease.rs"]
 mod lease;
-#[path = "../src/lock.rs"]
+#[path = "../src/lock/mod.rs"]
 mod lock;
 #[path = "../src/notice.rs"]
 mod notice;

@@ -37,7 +37,7 @@ pub(crate) use base::Base;
 pub(crate) use kept::keep;
 pub(crate) use reaper::reap;
 pub(crate) use record::{Record, Standing};
-pub(crate) use release::{give_away, give_back, release};
+pub(crate) use release::{give_away, give_back, release, release_given};
 pub(crate) use renew::{renew, verify};
 pub(crate) use site::{Site, error_of};
 pub(crate) use terms::{Options, Renewal, Terms};

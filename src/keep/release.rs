@@ -6,9 +6,11 @@ use std::time::Duration;
 use super::kept::let_go;
 use super::reaper::reap;
 use super::record::{Before, Record};
+use super::site::Site;
 use crate::backoff::{Backoff, pause};
 use crate::error::{Action, Cause, Error, Kind, LostBy};
-use crate::server::{Answer, Bound, Broken, Class, Owner};
+use crate::server::{Answer, Bound, Broken, Class, Owner, Timeouts};
+use crate::token::Token;
 
 /// Releases within τ + connect timeout + 2 × command timeout.
 ///
@@ -35,6 +37,24 @@ pub(crate) fn release(record: &Record) -> Result<(), Error> {
 /// out: it is neither a lease released nor one lost.
 pub(crate) fn give_back(record: &Record, most: Duration) -> Result<(), Error> {
     delete(record, most).0
+}
+
+/// Releases, by its token alone, what another handle or another process has taken.
+pub(crate) fn release_given(site: &Arc<Site>, token: Token) -> Result<(), Error> {
+    let now = site.clock.now();
+    let Timeouts { connect, command } = site.timeouts;
+    let span = connect.saturating_add(command.saturating_mul(2));
+    Release {
+        record: &Record::new(site, token, None, now, now, now),
+        before: Before {
+            deadline: None,
+            lost: None,
+        },
+        unanswered: None,
+        told_not_ours: false,
+        is_given: true,
+    }
+    .settle(Bound::within(now, span, command).urgent())
 }
 
 /// Ends the lease without a release: its token is given away.
@@ -65,6 +85,7 @@ fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
         before,
         unanswered: None,
         told_not_ours: false,
+        is_given: false,
     }
     .settle(Bound::within(now, span, site.timeouts.command).urgent());
     (result, before)
@@ -78,6 +99,8 @@ struct Release<'a> {
     /// The server has said "not yours" before a reply was lost: then our own deletion is not
     /// what a later look finds.
     told_not_ours: bool,
+    /// All that is known of the lease is its token: neither its deadline nor its ttl.
+    is_given: bool,
 }
 
 impl Release<'_> {
@@ -156,7 +179,7 @@ impl Release<'_> {
             .deadline
             .is_some_and(|deadline| site.clock.now() < deadline);
         let Some((cause, _)) = unanswered else {
-            if answer.proven || !in_time {
+            if answer.proven || !(in_time || self.is_given) {
                 return Err(Error::lost(site.key(), self.lost_by(answer.owner)));
             }
             // The record may stand on the primary that this server is perhaps a replica of.
@@ -196,7 +219,11 @@ impl Release<'_> {
         let kind = Kind::Unknown {
             action: Action::Release,
             key: Arc::clone(site.key()),
-            until: site.clock.instant_of(self.record.stands_until()),
+            until: if self.is_given {
+                None
+            } else {
+                site.clock.instant_of(self.record.stands_until())
+            },
         };
         Error::new(kind, Some(cause))
     }

@@ -1,5 +1,7 @@
 //! A lock that goes from one handle to the next by its token.
 
+mod by_token;
+
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
