@@ -12,6 +12,8 @@
 mod adopt;
 mod bad_input;
 mod children;
+#[cfg(feature = "cli")]
+mod command;
 mod contention;
 mod danger;
 mod doubts;

@@ -8,6 +8,7 @@
 //! | `scripted` | a server that answers what no real one would, byte by byte |
 //! | `monitor` | the commands that a server really ran |
 //! | `children` | other processes, which are this test binary again |
+//! | `terminal` | a pseudo-terminal with a program in front of it |
 //! | `logs` | what was logged |
 //! | `wait` | conditions and bounds |
 //! | `selftest` | proves the above, and is the place to see each of them in use |
@@ -30,10 +31,16 @@ mod resp;
 mod scripted;
 mod selftest;
 mod server;
+#[cfg(feature = "cli")]
+mod terminal;
 mod wait;
 
 pub use self::monitor::Monitor;
+#[cfg(feature = "cli")]
+pub use self::process::Process;
 pub use self::proxy::{Faults, Held, Matcher, Proxy, RuleHandle};
 pub use self::scripted::{Scripted, Step};
 pub use self::server::Server;
+#[cfg(feature = "cli")]
+pub use self::terminal::Terminal;
 pub use self::wait::{PATIENCE, eventually, within};

@@ -68,6 +68,11 @@ impl Process {
         self.child.stdout.take()
     }
 
+    #[cfg(feature = "cli")]
+    pub fn take_stderr(&mut self) -> Option<std::process::ChildStderr> {
+        self.child.stderr.take()
+    }
+
     /// Whether the process has ended; it is not reaped here, so its id cannot be taken by another.
     pub fn has_ended(&self) -> bool {
         self.status.is_some() || {
@@ -105,7 +110,7 @@ impl Process {
         self.reap()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         assert!(
             self.status.is_none(),
             "the process has ended and its id may be another's"

@@ -1,0 +1,87 @@
+//! The terminal: the command has it while it runs, as it would without us.
+
+use std::os::fd::AsFd;
+
+use nix::sys::signal::SigSet;
+use nix::sys::signal::Signal::SIGTTOU;
+use parking_lot::Mutex;
+use rustix::fs::{FileType, fstat};
+use rustix::process::{
+    Pid, Signal, getpgrp, getpid, getppid, getsid, kill_process, kill_process_group,
+};
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use signal_hook::low_level::emulate_default_handler;
+
+/// Whether the command has been given the terminal.
+#[derive(Default)]
+pub(super) struct Terminal {
+    given: Mutex<bool>,
+}
+
+impl Terminal {
+    /// Keeps the calling thread, and those it starts, from being stopped when it takes the
+    /// terminal back: to the kernel it is then a background process that reaches for it.
+    pub(super) fn prepare() {
+        // Without it, taking the terminal back would stop us; nothing else depends on it.
+        let _ = ttou().thread_block();
+    }
+
+    /// Undoes it, in a process that has inherited it. It was not blocked before: nobody who
+    /// starts a program blocks it.
+    pub(super) fn undo() {
+        let _ = ttou().thread_unblock();
+    }
+
+    /// Gives the terminal to a group, if it is ours to give. Not in front of a pipe: a pager
+    /// behind it, say, would be left in the background.
+    pub(super) fn give(&self, group: Pid) {
+        let is_ours = isatty(stdin())
+            && !is_pipe(stdout())
+            && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp());
+        if is_ours && tcsetpgrp(stdin(), group).is_ok() {
+            *self.given.lock() = true;
+        }
+    }
+
+    /// Whether it had been given.
+    pub(super) fn take_back(&self) -> bool {
+        let was_given = std::mem::take(&mut *self.given.lock());
+        if was_given {
+            let _ = tcsetpgrp(stdin(), getpgrp());
+        }
+        was_given
+    }
+
+    /// Passes the signal of a key on to those who would have had it from the terminal without us,
+    /// and ends by it: a script that started us ends as well, and some shells do so only if a
+    /// signal has ended us.
+    pub(super) fn pass_on(key: i32) {
+        if let Some(signal) = Signal::from_named_raw(key) {
+            let _ = kill_process_group(getpgrp(), signal);
+        }
+        let _ = emulate_default_handler(key);
+    }
+
+    /// Whether no shell of our session is there to let us go on after a stop.
+    pub(super) fn is_orphaned() -> bool {
+        let session = |process| getsid(process).ok();
+        getppid().is_none_or(|parent| session(Some(parent)) != session(None))
+    }
+
+    /// Stops ourselves, as the shell that started us expects it, until it lets us go on.
+    pub(super) fn stop_ourselves() {
+        let _ = kill_process(getpid(), Signal::STOP);
+    }
+}
+
+fn is_pipe(file: impl AsFd) -> bool {
+    let kind = fstat(file).map(|status| FileType::from_raw_mode(status.st_mode));
+    kind.is_ok_and(|kind| matches!(kind, FileType::Fifo | FileType::Socket))
+}
+
+fn ttou() -> SigSet {
+    let mut set = SigSet::empty();
+    set.add(SIGTTOU);
+    set
+}
