@@ -89,9 +89,9 @@ impl LockBuilder {
     }
 
     /// No renewal in the background: the lease ends with its first ttl (danger and loss are told
-    /// all the same, so that [`Lease::check`] says stop after two thirds of the ttl, with the
+    /// all the same, so that [`Lease::check`](crate::Lease::check) says stop after two thirds of the ttl, with the
     /// default [`danger`](Self::danger)), unless
-    /// [`Lease::renew`] or [`Lease::ensure`] is called. This allows a ttl from 10 ms.
+    /// [`Lease::renew`](crate::Lease::renew) or [`Lease::ensure`](crate::Lease::ensure) is called. This allows a ttl from 10 ms.
     pub fn without_renewal(mut self) -> Self {
         self.options.renewal = Renewal::Off;
         self
@@ -112,7 +112,7 @@ impl LockBuilder {
     /// The longest that one acquisition may be held: no deadline, the first one included,
     /// lies beyond acquisition + `max_hold`. It has to be longer than the danger margin. Danger
     /// and loss come as usual, with that as their cause, and the loss gives the lock back. So
-    /// [`Lease::check`] says stop at `max_hold` − danger: plan `max_hold` as the longest work and
+    /// [`Lease::check`](crate::Lease::check) says stop at `max_hold` − danger: plan `max_hold` as the longest work and
     /// the danger margin.
     ///
     /// Defaults to no limit.
@@ -131,7 +131,7 @@ impl LockBuilder {
         self
     }
 
-    /// Draws a fence with each acquisition, see [`Lease::fence`]. The acquisition is then a
+    /// Draws a fence with each acquisition, see [`Lease::fence`](crate::Lease::fence). The acquisition is then a
     /// script and not a plain `SET`, and needs rights to `TIME` and to the sibling key
     /// `KEY:leasehold:fence`, which lives for 30 days after the last acquisition.
     pub fn fenced(mut self) -> Self {
@@ -146,11 +146,11 @@ impl LockBuilder {
     /// (`leasehold-call`, up to 64 a client), once for each stay in the danger zone: a renewal
     /// that is confirmed ends it, and a later one is told again. A callback that blocks delays no
     /// other while fewer than 64 do. One that panics is caught and logged. None starts after
-    /// [`Lease::release`] or drop has returned; one that has begun may still be running then. A
+    /// [`Lease::release`](crate::Lease::release) or drop has returned; one that has begun may still be running then. A
     /// holder that wakes up past its deadline is told of the loss alone.
     ///
     /// A holder that is woken by [`LeaseWatch::wait_danger`](crate::LeaseWatch::wait_danger), or
-    /// stopped by [`Lease::check`], and releases before a thread has begun the callback, is not
+    /// stopped by [`Lease::check`](crate::Lease::check), and releases before a thread has begun the callback, is not
     /// told any more: use the callback to stop the work, not to count dangers, which
     /// [`Stats::danger`](crate::Stats::danger) does.
     ///

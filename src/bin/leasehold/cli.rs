@@ -1,5 +1,6 @@
 //! The command line: what can be written, and what it means.
 
+use std::env::VarError;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -11,13 +12,14 @@ use leasehold::Client;
 
 use crate::exit::{Code, Failure};
 use crate::output::{Level, install_log, print, say};
-use crate::run::supervisor;
+use crate::run::{shim, supervisor};
 use crate::{doctor, duration, help, man, release, run, status};
 
 pub(crate) fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    // Not a command of the user's: the process between `run` and its command.
-    if let Some(code) = supervisor::main_if_asked(&words) {
+    // No commands of the user's: the processes between `run` and its command.
+    let code = supervisor::main_if_asked(&words).or_else(|| shim::main_if_asked(&words));
+    if let Some(code) = code {
         return ExitCode::from(code.0);
     }
     let matches = match command().try_get_matches_from(words) {
@@ -64,7 +66,7 @@ fn usage(error: &clap::Error) -> Code {
     let word = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let forgotten = error.kind() == ErrorKind::UnknownArgument
         && word.is_some_and(|word| !word.starts_with('-'))
-        && std::env::args().nth(1).is_some_and(|name| name == "run");
+        && std::env::args_os().nth(1).is_some_and(|name| name == "run");
     let hint = if forgotten {
         "put -- between KEY and the command: leasehold run KEY -- COMMAND"
     } else {
@@ -80,19 +82,25 @@ fn usage(error: &clap::Error) -> Code {
 
 /// The client for the server that the options and the environment name.
 pub(crate) fn client(matches: &ArgMatches) -> Result<Client, Failure> {
-    Ok(Client::open(&url(matches))?)
+    Ok(Client::open(&url(matches)?)?)
 }
 
-pub(crate) fn url(matches: &ArgMatches) -> String {
-    text(matches, "url")
-        .or_else(|| variable("LEASEHOLD_URL"))
-        .or_else(|| variable("REDIS_URL"))
-        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
-}
-
-/// One that is set to nothing is not set: a unit file or a crontab cannot unset it.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+pub(crate) fn url(matches: &ArgMatches) -> Result<String, Failure> {
+    if let Some(url) = text(matches, "url") {
+        return Ok(url);
+    }
+    for name in ["LEASEHOLD_URL", "REDIS_URL"] {
+        match std::env::var(name) {
+            // One that is set to nothing is not set: a unit file or a crontab cannot unset it.
+            Ok(url) if !url.is_empty() => return Ok(url),
+            // To go on to the next would be to lock on another server than all others.
+            Err(VarError::NotUnicode(_)) => {
+                return Err(Failure::usage(format!("{name} is not valid UTF-8")));
+            }
+            _ => {}
+        }
+    }
+    Ok("redis://127.0.0.1:6379".to_owned())
 }
 
 pub(crate) fn level(matches: &ArgMatches) -> Level {

@@ -48,7 +48,7 @@ fn examine(matches: &ArgMatches, key: &Key) -> Result<(String, Vec<Finding>), Fa
     let client = cli::client(matches)?;
     // Who is away, or does not let us in, is told of as by every other command.
     client.ping()?;
-    let mut connection = Connection::open(&cli::url(matches))?;
+    let mut connection = Connection::open(&cli::url(matches)?)?;
     let place = connection.place().to_owned();
     let facts = look::look(&mut connection)?;
     let mut findings = server::findings(&facts);

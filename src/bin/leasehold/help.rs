@@ -12,6 +12,7 @@ Exit codes of leasehold's own (else it ends with the command's code):
    64    the command line, an option or the URL cannot be used
    69    the server is away, refuses, or left the outcome unknown
    70    the lease was lost, or about to be, and the command was ended for it
+   74    standard output cannot be written to
    75    another holds the lock (--busy-code)
    126   the command is there and cannot be run
    127   there is no such command
@@ -33,9 +34,10 @@ SIGKILL, and leasehold ends with 70. If leasehold itself is killed or stopped, a
 between the two does the same.\n\n\
 Signals are passed on to the group. On ^Z the group is stopped first; on fg it goes on if the \
 lease is still there, else it is killed.\n\n\
-Not covered: a command that makes itself a daemon leaves the group. And the lease ends with the \
-process that was started: what that leaves behind in the background runs on without the lock, so \
-end a script with `wait`.";
+What leaves the group (`timeout`, a shell with job control, a daemon) is found all the same, on \
+Linux. Not covered: a command that becomes another user cannot be ended, so write `sudo leasehold \
+run …` and not the reverse. And the lease ends with the process that was started: what that leaves \
+behind in the background runs on without the lock, so end a script with `wait`.";
 
 pub(crate) const RUN_EXAMPLES: &str = "\
 Examples:

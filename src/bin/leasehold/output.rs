@@ -1,6 +1,11 @@
 //! What leasehold itself says: to standard error only, prefixed, or nothing.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// `EX_IOERR` of `sysexits.h`.
+const CANNOT_WRITE: i32 = 74;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,15 +15,32 @@ pub(crate) enum Level {
     Verbose,
 }
 
-/// Says it on standard error. Nobody may be there to read it, and that is no reason to fail.
+/// Says it on standard error, if there is room for it: a pipe that nobody empties must not hold up
+/// whoever has a command to end. Nobody may be there to read it either.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let line = format!("leasehold: {text}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let stderr = std::io::stderr();
+    let mut polled = [PollFd::new(&stderr, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    if poll(&mut polled, Some(&at_once)).is_ok_and(|ready| 0 < ready) {
+        let _ = stderr.lock().write_all(line.as_bytes());
+    }
 }
 
 /// Prints a result on standard output. A reader who has gone (`| head`) has seen enough.
 pub(crate) fn print(text: &str) {
-    let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+    let mut out = std::io::stdout();
+    let written = out.write_all(format!("{text}\n").as_bytes());
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            say(format_args!("cannot write to standard output: {error}"));
+            std::process::exit(CANNOT_WRITE);
+        }
+        _ => {}
+    }
 }
 
 /// Shows what the library logs, with `--verbose`; without it, its warnings.

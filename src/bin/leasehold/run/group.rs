@@ -1,18 +1,22 @@
-//! The command's process group, for as long as it may be signalled.
+//! The command and all that it has started, for as long as they may be signalled.
 
 use std::mem;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, test_kill_process_group,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgrp, getpid, kill_process_group,
+    test_kill_process_group, waitid,
 };
+
+use super::tree::{self, Process};
 
 /// The group whose leader is the supervisor. Its number can be somebody else's as soon as the
 /// leader has been waited for: from then on nothing is signalled.
 pub(super) struct Group {
     leader: Pid,
+    /// What `--danger-exec` has started, which is not of the command.
+    apart: Mutex<Option<Pid>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -22,15 +26,22 @@ struct State {
     ended: bool,
     killed: bool,
     terminated: bool,
+    /// It was stopped by us.
+    held: bool,
+    /// The supervisor has said that the command was stopped by its terminal.
+    told: bool,
 }
+
+/// How long a word of the supervisor may take to be heard.
+const SAID_BEFORE: Duration = Duration::from_millis(200);
 
 /// What has become of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Exited(i32),
     Killed(i32),
-    /// By the terminal with this signal, and not by us.
-    Suspended(i32),
+    /// Not by us: the command, by a key at its terminal or for reaching for it.
+    Suspended,
 }
 
 impl Group {
@@ -41,6 +52,7 @@ impl Group {
     pub(super) fn of(leader: Pid) -> Self {
         Self {
             leader,
+            apart: Mutex::new(None),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -50,25 +62,65 @@ impl Group {
         self.leader
     }
 
+    /// Not of the command, though it is below us.
+    pub(super) fn set_apart(&self, group: Option<Pid>) {
+        *self.apart.lock() = group;
+    }
+
+    /// Signals the group, and those that what is in it has made for itself.
     pub(super) fn signal(&self, signal: Signal) {
         let state = self.state.lock();
         if !state.ended {
             // It fails only if nobody is left to hear it.
             let _ = kill_process_group(self.leader, signal);
         }
+        drop(state);
+        let mut groups: Vec<Pid> = self.living().iter().map(|process| process.group).collect();
+        groups.sort_unstable_by_key(|group| group.as_raw_nonzero());
+        groups.dedup();
+        for group in groups {
+            if group != self.leader && group != getpgrp() {
+                let _ = kill_process_group(group, signal);
+            }
+        }
+    }
+
+    /// Stops it, until it is let go.
+    pub(super) fn hold(&self) {
+        self.state.lock().held = true;
+        self.signal(Signal::STOP);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.signal(Signal::CONT);
+        self.state.lock().held = false;
     }
 
     /// Ends it on account of the lease. Whether nobody had done so before.
     pub(super) fn kill(&self) -> bool {
         let first = !mem::replace(&mut self.state.lock().killed, true);
-        self.signal(Signal::KILL);
+        self.kill_all();
         first
+    }
+
+    fn kill_all(&self) {
+        self.signal(Signal::KILL);
+        tree::kill_below(getpid(), *self.apart.lock());
+    }
+
+    fn living(&self) -> Vec<Process> {
+        tree::below(getpid(), *self.apart.lock())
     }
 
     /// Asks it to end on account of the lease.
     pub(super) fn terminate(&self) {
         self.state.lock().terminated = true;
         self.signal(Signal::TERM);
+    }
+
+    /// The lease has recovered: an end from here on is not on its account.
+    pub(super) fn forgive(&self) {
+        self.state.lock().terminated = false;
     }
 
     pub(super) fn was_killed(&self) -> bool {
@@ -94,11 +146,14 @@ impl Group {
         let until = Instant::now().checked_add(span);
         let mut state = self.state.lock();
         loop {
-            // Where we are process 1 the dead are ours to wait for, and count until then.
-            let dead = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            while waitid(WaitId::Pgid(Some(self.leader)), dead).is_ok_and(|dead| dead.is_some()) {}
-            // Only asked for and not signalled: its number may be another's by now.
-            if test_kill_process_group(self.leader).is_err() {
+            // Zombies are dead enough. Where `/proc` does not tell, the group is asked for; its
+            // number may be another's by now, and nothing but asked.
+            let gone = if cfg!(target_os = "linux") {
+                self.living().is_empty()
+            } else {
+                test_kill_process_group(self.leader).is_err()
+            };
+            if gone {
                 return true;
             }
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -106,6 +161,22 @@ impl Group {
             }
             self.changed.wait_for(&mut state, Duration::from_millis(5));
         }
+    }
+
+    /// The supervisor says that the command was stopped.
+    pub(super) fn note_stop(&self) {
+        self.state.lock().told = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether it said so right before it was seen stopped. Otherwise somebody has stopped it who
+    /// will let it go on.
+    fn is_told_of_a_stop(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.told && !state.held {
+            self.changed.wait_for(&mut state, SAID_BEFORE);
+        }
+        mem::take(&mut state.told)
     }
 
     /// Waits for the leader to end or to be stopped by its terminal.
@@ -119,20 +190,19 @@ impl Group {
             };
             if status.stopped() {
                 look(self.leader, WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-                let terminal = [Signal::TSTP, Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
-                let by = status.stopping_signal();
-                if let Some(signal) = by.filter(|signal| terminal.contains(signal)) {
-                    return Event::Suspended(signal);
+                if self.is_told_of_a_stop() {
+                    return Event::Suspended;
                 }
                 continue;
             }
             let of_keys = |signal: &i32| Self::KEYS.contains(signal);
-            if status
+            let was_killed = status
                 .terminating_signal()
-                .is_some_and(|signal| !of_keys(&signal))
-            {
-                // Somebody has killed the supervisor alone: what it led must not run on.
-                self.signal(Signal::KILL);
+                .is_some_and(|signal| !of_keys(&signal));
+            // Somebody has killed the supervisor alone, or the command has ended in the danger
+            // zone: what either leaves behind must not run on.
+            if was_killed || self.was_terminated() {
+                self.kill_all();
             }
             self.end();
             return match status.terminating_signal() {

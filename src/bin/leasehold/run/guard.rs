@@ -1,12 +1,13 @@
 //! The thread that sees to it that the command does not outlive the lease.
 
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use leasehold::{LeaseState, LeaseWatch};
-use rustix::process::Signal;
+use rustix::process::Pid;
 
 use super::clock;
 use super::group::Group;
@@ -29,14 +30,13 @@ pub(super) struct Guard {
     pub(super) margin: Duration,
     pub(super) on_danger: OnDanger,
     pub(super) danger_exec: Option<String>,
+    pub(super) executed: Option<Child>,
     /// For the supervisor: when it has to be dead, by the clock that both read.
     pub(super) dead_by: Sender<Duration>,
 }
 
 impl Guard {
-    pub(super) fn run(self) {
-        // What it starts must not inherit the mask.
-        Terminal::undo();
+    pub(super) fn run(mut self) {
         let mut in_danger = false;
         loop {
             // In this order: what is left is then never more than what the state was made of.
@@ -79,35 +79,50 @@ impl Guard {
         }
     }
 
-    fn act(&self, remaining: Duration) {
+    fn act(&mut self, remaining: Duration) {
+        match self.on_danger {
+            OnDanger::Terminate => self.group.terminate(),
+            OnDanger::Stop => self.group.hold(),
+            OnDanger::Nothing => {}
+        }
         self.say(format_args!(
             "the lease of {:?} is in danger, {} left",
             self.key,
             show(remaining)
         ));
-        match self.on_danger {
-            OnDanger::Terminate => self.group.terminate(),
-            OnDanger::Stop => self.group.signal(Signal::STOP),
-            OnDanger::Nothing => {}
-        }
         let Some(command) = &self.danger_exec else {
             return;
         };
+        // One at a time, and none left as a zombie.
+        if let Some(child) = &mut self.executed
+            && matches!(child.try_wait(), Ok(None))
+        {
+            return;
+        }
+        // It must not inherit the mask, without which what we say here might stop us.
+        Terminal::undo();
         let spawned = Command::new("/bin/sh")
             .args(["-c", command])
             .env("LEASEHOLD_KEY", &self.key)
             .stdin(Stdio::null())
+            .process_group(0)
             .spawn();
-        if let Err(error) = spawned {
-            self.say(format_args!("cannot run --danger-exec: {error}"));
+        Terminal::prepare();
+        match spawned {
+            Ok(child) => {
+                self.group.set_apart(Some(Pid::from_child(&child)));
+                self.executed = Some(child);
+            }
+            Err(error) => self.say(format_args!("cannot run --danger-exec: {error}")),
         }
     }
 
     fn recover(&self) {
-        self.say(format_args!("the lease of {:?} has recovered", self.key));
+        self.group.forgive();
         if self.on_danger == OnDanger::Stop {
-            self.group.signal(Signal::CONT);
+            self.group.let_go();
         }
+        self.say(format_args!("the lease of {:?} has recovered", self.key));
     }
 
     fn end(&self, why: &str) {

@@ -11,20 +11,23 @@ mod group;
 mod guard;
 mod ignored;
 mod options;
+pub(crate) mod shim;
 mod signals;
 pub(crate) mod supervisor;
 mod terminal;
+mod tree;
 
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ArgMatches;
 use leasehold::{Client, Lease, Lock};
 use rustix::process::{Pid, Signal};
+use signal_hook::consts::SIGCHLD;
 
 use self::channel::Listener;
 use self::group::{Event, Group};
@@ -37,9 +40,15 @@ use crate::duration::show;
 use crate::exit::{Code, Failure, chain};
 use crate::output::{Level, say};
 
+/// A stop so soon after the last is the same one once more.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
 pub(crate) fn main(matches: &ArgMatches) -> Result<Code, Failure> {
     let options = Options::of(matches);
     Terminal::prepare();
+    // Where it was ignored when we were started, the kernel would wait for our children itself, and
+    // their codes would be lost. A handler undoes that, for the command as well.
+    let _ = signal_hook::flag::register(SIGCHLD, Arc::default());
     let receiver = Receiver::start()?;
     let client = cli::client(matches)?;
     let lock = lock(&client, &options)?;
@@ -55,6 +64,9 @@ pub(crate) fn main(matches: &ArgMatches) -> Result<Code, Failure> {
     ));
     let end = run(&lease, &options, &receiver);
     if end.as_ref().is_ok_and(|end| end.may_run_on) {
+        if Level::Normal <= options.level {
+            say("not all of the command could be ended (another user's?): it may run on");
+        }
         // The lock is not handed on before its time is over.
         drop(lease.detach());
         return end.map(|end| end.code);
@@ -155,6 +167,8 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
             Failure::new(Code::UNAVAILABLE, format!("cannot {what}: {error}"))
         }
     };
+    // What its supervisor leaves behind comes to us.
+    tree::adopt_orphans();
     let listener = Listener::open().map_err(cannot("open a socket"))?;
     let (dead_by, times) = mpsc::channel();
     let group = Arc::new(start(lease, options, &listener)?);
@@ -183,15 +197,17 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
         margin: options.margin(),
         on_danger: options.on_danger,
         danger_exec: options.danger_exec.clone(),
+        executed: None,
         dead_by,
     };
+    let of_channel = Arc::clone(&group);
     let spawned = thread::Builder::new()
         .name("leasehold-guard".to_owned())
         .spawn(move || guard.run())
         .and_then(|_| {
             thread::Builder::new()
                 .name("leasehold-tell".to_owned())
-                .spawn(move || listener.tell(&times))
+                .spawn(move || speak(listener, &of_channel, &times))
         });
     if let Err(error) = spawned {
         group.signal(Signal::KILL);
@@ -199,9 +215,20 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
         terminal.take_back();
         return Err(cannot("start a thread")(error));
     }
+    let mut stopped: Option<Instant> = None;
     let event = loop {
         match group.wait() {
-            Event::Suspended(by) => suspend(lease, options, &group, &terminal, by),
+            Event::Suspended if Terminal::is_orphaned() => {
+                // Nobody could let us go on, so the command goes on at once. One that is stopped
+                // again for the same reason, a read from a terminal that it does not have, would
+                // be so for ever.
+                if stopped.is_some_and(|last| last.elapsed() < AT_ONCE) {
+                    group.signal(Signal::HUP);
+                }
+                group.signal(Signal::CONT);
+                stopped = Some(Instant::now());
+            }
+            Event::Suspended => suspend(lease, options, &group, &terminal),
             event => break event,
         }
     };
@@ -217,12 +244,34 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
     let key = key.filter(|signal| Group::KEYS.contains(signal));
     let was_killed = group.was_killed()
         || matches!(event, Event::Killed(signal) if !Group::KEYS.contains(&signal));
-    let may_run_on = was_killed && !group.dies_within(lease.remaining());
+    let may_run_on =
+        (was_killed || group.was_terminated()) && !group.dies_within(lease.remaining());
     Ok(End {
         code,
         may_run_on,
         key,
     })
+}
+
+/// Tells the supervisor its times, and hears on another thread when the command was stopped.
+fn speak(listener: Listener, group: &Arc<Group>, times: &mpsc::Receiver<Duration>) {
+    let Ok(stream) = listener.accept(group.leader()) else {
+        return;
+    };
+    let heard = Arc::clone(group);
+    let Ok(from) = stream.try_clone() else {
+        return;
+    };
+    let hearing = thread::Builder::new().name("leasehold-hear".to_owned());
+    let hearing = hearing.spawn(move || {
+        let mut lines = BufReader::new(from).lines();
+        while channel::hear(&mut lines).is_some() {
+            heard.note_stop();
+        }
+    });
+    if hearing.is_ok() {
+        channel::tell(&stream, times);
+    }
 }
 
 /// Starts the supervisor. From the main thread: its death is what the supervisor is told of.
@@ -273,25 +322,20 @@ fn start(lease: &Lease, options: &Options, listener: &Listener) -> Result<Group,
 
 /// This program, also when its file has been replaced meanwhile.
 fn ourselves() -> std::path::PathBuf {
-    if cfg!(target_os = "linux") {
-        return "/proc/self/exe".into();
+    let link = std::path::Path::new("/proc/self/exe");
+    if cfg!(target_os = "linux") && link.exists() {
+        return link.to_owned();
     }
-    std::env::current_exe().unwrap_or_else(|_| "leasehold".into())
+    let name = std::env::args_os().next();
+    let name = name.map_or_else(|| "leasehold".into(), std::path::PathBuf::from);
+    std::env::current_exe().unwrap_or(name)
 }
 
 /// The terminal has stopped the command: all of its group first, then ourselves, so that the
 /// shell behind us goes on. When it lets us go on, the lease decides whether the command does.
-fn suspend(lease: &Lease, options: &Options, group: &Group, terminal: &Terminal, by: i32) {
-    if Terminal::is_orphaned() {
-        // Nobody could let us go on. The kernel passes over a stop in such a place, and fails the
-        // read or write that asked for it.
-        if by != Signal::TSTP.as_raw() {
-            group.signal(Signal::HUP);
-        }
-        group.signal(Signal::CONT);
-        return;
-    }
-    group.signal(Signal::STOP);
+fn suspend(lease: &Lease, options: &Options, group: &Group, terminal: &Terminal) {
+    // Held until we have gone on, so that it is not taken for another stop.
+    group.hold();
     terminal.take_back();
     Terminal::stop_ourselves();
     if lease.check().is_err() && lease.renew().is_err() {
@@ -304,7 +348,7 @@ fn suspend(lease: &Lease, options: &Options, group: &Group, terminal: &Terminal,
         return;
     }
     terminal.give(group.leader());
-    group.signal(Signal::CONT);
+    group.let_go();
 }
 
 fn code(event: Event, group: &Group, lease: &Lease, options: &Options) -> Code {
@@ -329,6 +373,6 @@ fn code(event: Event, group: &Group, lease: &Lease, options: &Options) -> Code {
             Code::LOST
         }
         Event::Killed(signal) => Code::of_signal(signal),
-        Event::Suspended(_) => Code::UNAVAILABLE,
+        Event::Suspended => Code::UNAVAILABLE,
     }
 }

@@ -82,7 +82,8 @@ impl Options {
 
     /// How long before the deadline the command is dead, whatever it does.
     pub(super) fn margin(&self) -> Duration {
-        (self.danger / 2).min(Duration::from_secs(1))
+        let most = Duration::from_secs(1);
+        (self.danger / 2).clamp(Duration::from_millis(10), most)
     }
 }
 

@@ -6,9 +6,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal::SIGTTOU;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, fstat};
-use rustix::process::{
-    Pid, Signal, getpgrp, getpid, getppid, getsid, kill_process, kill_process_group,
-};
+use rustix::process::{Pid, Signal, getpgrp, getpid, getppid, getsid, kill_process_group};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use signal_hook::low_level::emulate_default_handler;
@@ -16,7 +14,7 @@ use signal_hook::low_level::emulate_default_handler;
 /// Whether the command has been given the terminal.
 #[derive(Default)]
 pub(super) struct Terminal {
-    given: Mutex<bool>,
+    given: Mutex<Option<Pid>>,
 }
 
 impl Terminal {
@@ -40,17 +38,20 @@ impl Terminal {
             && !is_pipe(stdout())
             && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp());
         if is_ours && tcsetpgrp(stdin(), group).is_ok() {
-            *self.given.lock() = true;
+            *self.given.lock() = Some(group);
         }
     }
 
     /// Whether it had been given.
     pub(super) fn take_back(&self) -> bool {
-        let was_given = std::mem::take(&mut *self.given.lock());
-        if was_given {
+        let Some(group) = self.given.lock().take() else {
+            return false;
+        };
+        // Not from whom a shell has given it to meanwhile.
+        if tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == group) {
             let _ = tcsetpgrp(stdin(), getpgrp());
         }
-        was_given
+        true
     }
 
     /// Passes the signal of a key on to those who would have had it from the terminal without us,
@@ -60,7 +61,10 @@ impl Terminal {
         if let Some(signal) = Signal::from_named_raw(key) {
             let _ = kill_process_group(getpgrp(), signal);
         }
-        let _ = emulate_default_handler(key);
+        // For process 1 the default is to pass over it.
+        if getpid() != Pid::INIT {
+            let _ = emulate_default_handler(key);
+        }
     }
 
     /// Whether no shell of our session is there to let us go on after a stop.
@@ -69,9 +73,10 @@ impl Terminal {
         getppid().is_none_or(|parent| session(Some(parent)) != session(None))
     }
 
-    /// Stops ourselves, as the shell that started us expects it, until it lets us go on.
+    /// Stops ourselves, and a script that has started us without job control: the shell behind it
+    /// waits for all of the group.
     pub(super) fn stop_ourselves() {
-        let _ = kill_process(getpid(), Signal::STOP);
+        let _ = kill_process_group(getpgrp(), Signal::STOP);
     }
 }
 
