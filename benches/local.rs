@@ -36,6 +36,10 @@ pub use notice::{Danger, DangerCause, Loss, LossCause};
 pub use stats::Stats;
 pub use token::Token;
 
+#[macro_use]
+#[path = "../src/said.rs"]
+mod said;
+
 #[path = "../src/client.rs"]
 mod client;
 #[path = "../src/lease.rs"]

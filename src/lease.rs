@@ -70,7 +70,8 @@ impl Lease {
             let site = &record.site;
             let error = site.unavailable(Action::Acquire, cause);
             if let Err(error) = keep::give_back(&record, Duration::MAX) {
-                log::warn!(
+                say!(
+                    warn,
                     target: "leasehold::acquire",
                     "giving back what cannot be kept: {}",
                     error.chain()
@@ -312,7 +313,7 @@ impl Drop for Lease {
             // A loss has been logged where it was found, and the child of a fork has
             // nothing to report.
             if !error.is_lost() {
-                log::warn!(target: "leasehold::release", "dropping a lease: {}", error.chain());
+                say!(warn, target: "leasehold::release", "dropping a lease: {}", error.chain());
             }
         }
     }

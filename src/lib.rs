@@ -196,6 +196,9 @@ pub use notice::{Danger, DangerCause, Loss, LossCause};
 pub use stats::Stats;
 pub use token::Token;
 
+#[macro_use]
+mod said;
+
 mod client;
 mod lock;
 mod notice;

@@ -207,9 +207,8 @@ impl Watched for Announced {
         let record = &self.record;
         match notice {
             Notice::Danger { stay, unlogged } => {
-                if unlogged {
-                    record.log(record.standing(record.site.clock.now()));
-                }
+                let standing = record.standing(record.site.clock.now());
+                let _logged = unlogged.then_some(LoggedAtLast { record, standing });
                 let Some(callback) = &self.hooks.danger else {
                     return;
                 };
@@ -231,9 +230,8 @@ impl Watched for Announced {
                 let Standing::Lost(by) = record.standing(record.site.clock.now()) else {
                     return;
                 };
-                if unlogged {
-                    record.log(Standing::Lost(by));
-                }
+                let standing = Standing::Lost(by);
+                let _logged = unlogged.then_some(LoggedAtLast { record, standing });
                 let (Some(callback), Some(cause)) = (&self.hooks.lost, loss_cause(by)) else {
                     return;
                 };
@@ -243,6 +241,19 @@ impl Watched for Announced {
                 });
             }
         }
+    }
+}
+
+/// What is found by the watch is logged after the callback, also after one that panics: a logger
+/// may take its time.
+struct LoggedAtLast<'a> {
+    record: &'a Record,
+    standing: Standing,
+}
+
+impl Drop for LoggedAtLast<'_> {
+    fn drop(&mut self) {
+        self.record.log(self.standing);
     }
 }
 

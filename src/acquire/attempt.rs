@@ -181,7 +181,8 @@ fn resolve(site: &Site, token: &Token, broken: &Broken, bound: Bound) -> Result<
 /// The reaper owns the token from here on.
 fn tainted(site: &Arc<Site>, token: &Token, cause: Cause, reached: bool) -> Attempt {
     site.counters.unknown_unresolved.add_one();
-    log::warn!(
+    say!(
+        warn,
         target: "leasehold::acquire",
         "a command to acquire `{}` was sent and its outcome is not known: {}",
         site.key().escape_debug(),
@@ -227,7 +228,7 @@ fn accept(site: &Arc<Site>, confirmed: Confirmed, limits: &Limits<'_>) -> Attemp
     };
     match give_back(&record, limits.left()) {
         Err(error) if !error.is_lost() => {
-            log::warn!(target: "leasehold::acquire", "giving back what came too late: {}", error.chain());
+            say!(warn, target: "leasehold::acquire", "giving back what came too late: {}", error.chain());
             // The record may stand, and whoever waits on would wait for it.
             Attempt::Unknown {
                 cause,

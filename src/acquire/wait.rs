@@ -163,7 +163,8 @@ impl Waiter<'_> {
         if self.limits.outlasts_outages() || self.limits.is_cancelled() {
             // Of a wait that goes on, or is cancelled, nobody hears it otherwise.
             if !mem::replace(&mut self.told_away, true) {
-                log::warn!(
+                say!(
+                    warn,
                     target: "leasehold::acquire",
                     "waiting for lock `{}`: {}", self.site.key().escape_debug(), chain(&cause)
                 );
@@ -205,7 +206,8 @@ impl Waiter<'_> {
     fn warn_about_no_expiry(&mut self) {
         if !self.warned {
             self.warned = true;
-            log::warn!(
+            say!(
+                warn,
                 target: "leasehold::acquire",
                 "`{}` is held by a record without an expiry: it will not come free by itself",
                 self.site.key().escape_debug()

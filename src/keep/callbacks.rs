@@ -139,7 +139,6 @@ impl Callbacks {
 impl Shared {
     fn run(&self) {
         while let Some((job, refused)) = self.next() {
-            // A logger is somebody else's code as well.
             let run = AssertUnwindSafe(|| tell(job, refused));
             if let Err(payload) = catch_unwind(run) {
                 // What it panicked with may panic again when it is dropped.
@@ -177,7 +176,8 @@ impl Shared {
 
 fn tell(job: Job, refused: Option<Cause>) {
     if let Some(cause) = refused {
-        log::warn!(
+        say!(
+            warn,
             target: "leasehold::callback",
             "callbacks have to wait for threads that are there: {}", chain(&cause)
         );
@@ -189,7 +189,8 @@ fn tell(job: Job, refused: Option<Cause>) {
     let key = watched.key();
     let told = catch_unwind(AssertUnwindSafe(|| watched.tell(job.notice)));
     if let Err(payload) = told {
-        log::error!(
+        say!(
+            error,
             target: "leasehold::callback",
             "the callback for {} of lock `{}` has panicked", job.notice, key.escape_debug()
         );

@@ -9,7 +9,8 @@ impl Record {
         let key = self.site.key().escape_debug();
         let fingerprint = self.token.fingerprint();
         match standing {
-            Standing::Lost(by) => log::warn!(
+            Standing::Lost(by) => say!(
+                warn,
                 target: "leasehold::lease",
                 "the lease of `{key}` (fingerprint {fingerprint}) is lost: {by}"
             ),
@@ -19,7 +20,8 @@ impl Record {
                     || "no renewal has been confirmed for too long".to_owned(),
                     |failure| failure.chain().to_string(),
                 );
-                log::warn!(
+                say!(
+                    warn,
                     target: "leasehold::lease",
                     "the lease of `{key}` (fingerprint {fingerprint}) is in its danger zone with \
                      {} ms left: {why}",

@@ -47,13 +47,15 @@ pub(crate) fn reap(site: &Arc<Site>, token: &Token) {
     let key = site.key().escape_debug();
     let number = site.next_number();
     match site.keeper.reap(number, &orphan, &*site.server) {
-        Ok(None) => log::debug!(
+        Ok(None) => say!(
+            debug,
             target: "leasehold::reaper",
             "reaping a record of `{key}` (fingerprint {})", token.fingerprint()
         ),
         Ok(Some(forgotten)) => {
             let target = forgotten.target();
-            log::warn!(
+            say!(
+                warn,
                 target: "leasehold::reaper",
                 "too many tokens to reap: the oldest, a record of `{}` (fingerprint {}), is \
                  left to its expiry",
@@ -61,7 +63,8 @@ pub(crate) fn reap(site: &Arc<Site>, token: &Token) {
                 target.token.fingerprint()
             );
         }
-        Err(cause) => log::warn!(
+        Err(cause) => say!(
+            warn,
             target: "leasehold::reaper",
             "a record of `{key}` (fingerprint {}) is left to its expiry: {}",
             token.fingerprint(),
@@ -115,7 +118,8 @@ impl Task for Orphan {
         let key = self.keys.record().escape_debug();
         match &landed.outcome {
             Ok(Owner::Ours) => {
-                log::debug!(
+                say!(
+                    debug,
                     target: "leasehold::reaper",
                     "a record of `{key}` (fingerprint {}) was deleted", self.token.fingerprint()
                 );
@@ -123,7 +127,8 @@ impl Task for Orphan {
             }
             Ok(Owner::Gone | Owner::Another) => {}
             Err(fault) => {
-                log::debug!(
+                say!(
+                    debug,
                     target: "leasehold::reaper",
                     "deleting a record of `{key}` (fingerprint {}): {}",
                     self.token.fingerprint(),

@@ -22,7 +22,8 @@ pub(crate) fn release(record: &Record) -> Result<(), Error> {
         // A loss that somebody has seen before is counted and logged already.
         Err(error) if error.is_lost() && before.deadline.is_some() => {
             record.site.counters.lost.add_one();
-            log::warn!(
+            say!(
+                warn,
                 target: "leasehold::release",
                 "{error} (fingerprint {}); its record was not touched",
                 record.token.fingerprint()

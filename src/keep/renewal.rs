@@ -142,7 +142,8 @@ impl Record {
         } else {
             log::Level::Debug
         };
-        log::log!(
+        say!(
+            log,
             target: "leasehold::renew",
             level,
             "{} (fingerprint {})",

@@ -33,13 +33,10 @@ pub(super) fn run(agenda: &Agenda, mut courier: Box<dyn Courier>) {
         landed: Vec::new(),
         is_away: false,
     };
-    // The only code in here that is not ours is a logger. One that panics must not cost the
-    // leases their renewal: what was in hand is due again soon, and the thread goes on.
+    // A fault of one round must not cost the leases their renewal: what was in hand is due again
+    // soon, and the thread goes on.
     while catch_unwind(AssertUnwindSafe(|| while rounds.round() {})).is_err() {
-        // Once more it may panic, and then it has been heard of.
-        let _ = catch_unwind(|| {
-            log::error!(target: "leasehold::renew", "the renewal thread has panicked, and goes on");
-        });
+        say!(error, target: "leasehold::renew", "the renewal thread has panicked, and goes on");
         rounds.courier.give_all_up();
         rounds.landed.clear();
         let soon = agenda.clock.now().plus(FIRST_PAUSE);
@@ -129,7 +126,8 @@ impl Rounds<'_> {
         // Once for all of them, and at a level that an operator sees: an outage that costs no
         // lease would pass unnoticed otherwise.
         if !tasks.is_empty() && !mem::replace(&mut self.is_away, true) {
-            log::warn!(
+            say!(
+                warn,
                 target: "leasehold::renew",
                 "{} renewals wait for a link: {}", tasks.len(), chain(&fault.cause)
             );
@@ -208,7 +206,7 @@ impl Rounds<'_> {
     fn settle(&mut self, landed: &mut Vec<Landed>) {
         for landed in landed.drain(..) {
             if landed.outcome.is_ok() && mem::take(&mut self.is_away) {
-                log::info!(target: "leasehold::renew", "renewals are answered again");
+                say!(info, target: "leasehold::renew", "renewals are answered again");
             }
             let (number, late) = (landed.number, landed.late);
             let task = {

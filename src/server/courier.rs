@@ -350,7 +350,8 @@ impl Courier for SingleCourier {
         self.judge();
         landed.append(&mut self.landed);
         for (unanswered, cause) in self.ended.drain(..) {
-            log::debug!(
+            say!(
+                debug,
                 target: "leasehold::link",
                 "a link for renewals was given up, {unanswered} answers still awaited: {}", chain(&cause)
             );

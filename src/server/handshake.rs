@@ -120,7 +120,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
                 if closes {
                     return Err(fault);
                 }
-                log::debug!(target: "leasehold::link", "{}; going on without it", fault.cause);
+                say!(debug, target: "leasehold::link", "{}; going on without it", fault.cause);
             }
             (Step::Connection, Value::BulkString(info)) => {
                 identity.connection = text(&info).and_then(Connection::from_client_info);

@@ -75,7 +75,7 @@ impl Lines {
                     self.all.push(line);
                     if mem::take(&mut self.broke) || replaces {
                         self.counters.reconnects.add_one();
-                        log::debug!(target: "leasehold::link", "connected to `{}` again", self.server);
+                        say!(debug, target: "leasehold::link", "connected to `{}` again", self.server);
                     }
                 }
                 // Those who wait behind links that work are not told that there is none.

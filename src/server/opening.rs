@@ -162,8 +162,7 @@ impl Openings {
         let (clock, command) = (self.clock.clone(), self.timeouts.command);
         let (results, wake) = (Arc::clone(&self.results), Arc::clone(&self.wake));
         let open = move || {
-            // A handshake logs, and a logger may panic: whoever waits for the end of this must
-            // be told of it all the same.
+            // Whoever waits for the end of this must be told of it, whatever happens.
             let opened = catch_unwind(AssertUnwindSafe(|| {
                 handshake::open(&address, &server, &clock, command, until)
             }));

@@ -186,7 +186,8 @@ impl Pool {
         if let Err(fault) = &mut result
             && fault.class == Class::Unknown
         {
-            log::debug!(
+            say!(
+                debug,
                 target: "leasehold::link",
                 "a link broke with {} unanswered: {}", fault.command, fault.cause
             );
@@ -287,7 +288,7 @@ impl Pool {
         };
         if replaces {
             self.counters.reconnects.add_one();
-            log::debug!(target: "leasehold::link", "connected to `{}` again", self.server);
+            say!(debug, target: "leasehold::link", "connected to `{}` again", self.server);
         }
         mem::forget(slot);
         Ok(Box::new(link))

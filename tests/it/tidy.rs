@@ -232,6 +232,16 @@ fn time_is_read_and_waited_for_in_one_place() {
 }
 
 #[test]
+fn nothing_is_logged_but_through_the_shield_against_loggers_that_panic() {
+    let macros = ["error!", "warn!", "info!", "debug!", "trace!", "log!"];
+    let words = macros.map(|name| format!("log::{name}"));
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let library = |name: &str| !name.starts_with("bin/");
+    assert_eq!(places(library, &words), Vec::<String>::new());
+    assert!(10 < places(library, &["say!("]).len());
+}
+
+#[test]
 fn one_room_alone_knows_the_redis_crate() {
     let words = ["redis::", "extern crate redis"];
     // Of the command, `doctor` alone asks what the library has no question for.
