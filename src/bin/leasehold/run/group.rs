@@ -28,6 +28,8 @@ struct State {
     terminated: bool,
     /// It was stopped by us.
     held: bool,
+    /// We were stopped ourselves, and what becomes of the command has not been decided yet.
+    suspended: bool,
     /// The supervisor has said that the command was stopped by its terminal.
     told: bool,
 }
@@ -85,6 +87,17 @@ impl Group {
         }
     }
 
+    /// Stops it because we are about to be stopped; until it has been decided what is to become of
+    /// it, a danger is no reason to ask it to end.
+    pub(super) fn suspend(&self) {
+        self.state.lock().suspended = true;
+        self.hold();
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.state.lock().suspended
+    }
+
     /// Stops it, until it is let go.
     pub(super) fn hold(&self) {
         self.state.lock().held = true;
@@ -93,7 +106,9 @@ impl Group {
 
     pub(super) fn let_go(&self) {
         self.signal(Signal::CONT);
-        self.state.lock().held = false;
+        let mut state = self.state.lock();
+        state.held = false;
+        state.suspended = false;
     }
 
     /// Ends it on account of the lease. Whether nobody had done so before.

@@ -51,7 +51,7 @@ impl Guard {
                     in_danger = false;
                     self.recover();
                 }
-                LeaseState::Danger if !in_danger => {
+                LeaseState::Danger if !in_danger && !self.group.is_suspended() => {
                     in_danger = true;
                     self.act(remaining);
                 }
@@ -66,7 +66,7 @@ impl Guard {
             };
             // The supervisor is the second to act, so that what is said is said by us.
             let _ = self.dead_by.send(clock::now() + left + self.margin / 2);
-            if in_danger {
+            if in_danger || self.watch.state() == LeaseState::Danger {
                 if self.group.rest(left.min(SHORT_TICK)) {
                     return;
                 }

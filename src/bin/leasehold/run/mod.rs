@@ -204,17 +204,21 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
     let spawned = thread::Builder::new()
         .name("leasehold-guard".to_owned())
         .spawn(move || guard.run())
-        .and_then(|_| {
+        .and_then(|guard| {
             thread::Builder::new()
                 .name("leasehold-tell".to_owned())
                 .spawn(move || speak(listener, &of_channel, &times))
+                .map(|_| guard)
         });
-    if let Err(error) = spawned {
-        group.signal(Signal::KILL);
-        group.wait();
-        terminal.take_back();
-        return Err(cannot("start a thread")(error));
-    }
+    let guard = match spawned {
+        Ok(guard) => guard,
+        Err(error) => {
+            group.signal(Signal::KILL);
+            group.wait();
+            terminal.take_back();
+            return Err(cannot("start a thread")(error));
+        }
+    };
     let mut stopped: Option<Instant> = None;
     let event = loop {
         match group.wait() {
@@ -232,6 +236,10 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
             event => break event,
         }
     };
+    if group.was_terminated() || group.was_killed() {
+        // It acts first and says so afterwards.
+        let _ = guard.join();
+    }
     let code = code(event, &group, lease, options);
     options.tell(format_args!("the command has ended with {}", code.0));
     let key = match event {
@@ -334,8 +342,7 @@ fn ourselves() -> std::path::PathBuf {
 /// The terminal has stopped the command: all of its group first, then ourselves, so that the
 /// shell behind us goes on. When it lets us go on, the lease decides whether the command does.
 fn suspend(lease: &Lease, options: &Options, group: &Group, terminal: &Terminal) {
-    // Held until we have gone on, so that it is not taken for another stop.
-    group.hold();
+    group.suspend();
     terminal.take_back();
     Terminal::stop_ourselves();
     if lease.check().is_err() && lease.renew().is_err() {

@@ -23,7 +23,6 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::channel::Channel;
 use super::clock;
@@ -88,6 +87,10 @@ fn supervise(parent: Pid, socket: &str, quiet: bool, command: &[OsString]) -> Co
     let Some((mut channel, first, to_run)) = begun else {
         return Code::LOST;
     };
+    // We may have been frozen since it was said.
+    if first <= clock::now() {
+        return Code::LOST;
+    }
     tree::adopt_orphans();
     // Through this program once more, which sees to it that the command dies with this process:
     // somebody may kill both of us.
@@ -149,7 +152,7 @@ fn supervise(parent: Pid, socket: &str, quiet: bool, command: &[OsString]) -> Co
     let key = status.terminating_signal();
     if let Some(key) = key.filter(|signal| Group::KEYS.contains(signal)) {
         // A script that was started with us ends with us only if a signal has ended us.
-        let _ = emulate_default_handler(key);
+        Terminal::end_by(key);
     }
     code_of(status)
 }

@@ -6,7 +6,10 @@ use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal::SIGTTOU;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, fstat};
-use rustix::process::{Pid, Signal, getpgrp, getpid, getppid, getsid, kill_process_group};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpgrp, getpid, getppid, getrlimit, getsid, kill_process_group,
+    setrlimit,
+};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use signal_hook::low_level::emulate_default_handler;
@@ -54,6 +57,20 @@ impl Terminal {
         true
     }
 
+    /// Ends by the signal of a key.
+    pub(super) fn end_by(key: i32) {
+        // A core of ours would take the place of the command's, with the token in it.
+        let none = Rlimit {
+            current: Some(0),
+            maximum: getrlimit(Resource::Core).maximum,
+        };
+        let _ = setrlimit(Resource::Core, none);
+        // For process 1 the default is to pass over it.
+        if getpid() != Pid::INIT {
+            let _ = emulate_default_handler(key);
+        }
+    }
+
     /// Passes the signal of a key on to those who would have had it from the terminal without us,
     /// and ends by it: a script that started us ends as well, and some shells do so only if a
     /// signal has ended us.
@@ -61,10 +78,7 @@ impl Terminal {
         if let Some(signal) = Signal::from_named_raw(key) {
             let _ = kill_process_group(getpgrp(), signal);
         }
-        // For process 1 the default is to pass over it.
-        if getpid() != Pid::INIT {
-            let _ = emulate_default_handler(key);
-        }
+        Self::end_by(key);
     }
 
     /// Whether no shell of our session is there to let us go on after a stop.
