@@ -208,7 +208,8 @@ impl Watched for Announced {
         match notice {
             Notice::Danger { stay, unlogged } => {
                 let standing = record.standing(record.site.clock.now());
-                let _logged = unlogged.then_some(LoggedAtLast { record, standing });
+                let news = unlogged.then_some(standing);
+                let _logged = LoggedAtLast { record, news };
                 let Some(callback) = &self.hooks.danger else {
                     return;
                 };
@@ -230,8 +231,8 @@ impl Watched for Announced {
                 let Standing::Lost(by) = record.standing(record.site.clock.now()) else {
                     return;
                 };
-                let standing = Standing::Lost(by);
-                let _logged = unlogged.then_some(LoggedAtLast { record, standing });
+                let news = unlogged.then_some(Standing::Lost(by));
+                let _logged = LoggedAtLast { record, news };
                 let (Some(callback), Some(cause)) = (&self.hooks.lost, loss_cause(by)) else {
                     return;
                 };
@@ -248,12 +249,14 @@ impl Watched for Announced {
 /// may take its time.
 struct LoggedAtLast<'a> {
     record: &'a Record,
-    standing: Standing,
+    news: Option<Standing>,
 }
 
 impl Drop for LoggedAtLast<'_> {
     fn drop(&mut self) {
-        self.record.log(self.standing);
+        if let Some(standing) = self.news {
+            self.record.log(standing);
+        }
     }
 }
 

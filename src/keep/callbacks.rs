@@ -139,10 +139,17 @@ impl Callbacks {
 impl Shared {
     fn run(&self) {
         while let Some((job, refused)) = self.next() {
-            let run = AssertUnwindSafe(|| tell(job, refused));
-            if let Err(payload) = catch_unwind(run) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| tell(job))) {
                 // What it panicked with may panic again when it is dropped.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+            }
+            // Last, for a logger may take its time.
+            if let Some(cause) = refused {
+                say!(
+                    warn,
+                    target: "leasehold::callback",
+                    "callbacks have to wait for threads that are there: {}", chain(&cause)
+                );
             }
             self.state.lock().idle += 1;
         }
@@ -174,14 +181,7 @@ impl Shared {
     }
 }
 
-fn tell(job: Job, refused: Option<Cause>) {
-    if let Some(cause) = refused {
-        say!(
-            warn,
-            target: "leasehold::callback",
-            "callbacks have to wait for threads that are there: {}", chain(&cause)
-        );
-    }
+fn tell(job: Job) {
     // A lease that is gone has nobody to be told.
     let Some(watched) = job.watched.upgrade() else {
         return;
