@@ -20,6 +20,7 @@ mod doubts;
 mod fences;
 mod forked;
 mod links;
+mod loggers;
 mod lost;
 mod max_hold;
 mod memory;
