@@ -51,7 +51,7 @@ pub(crate) fn main() -> ExitCode {
 /// One line, as all that we say; help and the version as they are.
 fn usage(error: &clap::Error) -> Code {
     if !error.use_stderr() {
-        let _ = error.print();
+        print(error.render().to_string().trim_end());
         return Code::OK;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

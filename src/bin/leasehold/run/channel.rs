@@ -1,6 +1,5 @@
 //! Between `run` and its supervisor. One way, a line for each time by which the command has to be
-//! dead, and its end tells that `run` has ended; the other way, a line for each time that the
-//! command was stopped.
+//! dead, and its end tells that `run` has ended; the other way, what the supervisor has to say of it.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -58,10 +57,10 @@ pub(super) fn tell(mut stream: &UnixStream, times: &Receiver<Duration>) {
     }
 }
 
-/// Waits until the supervisor says that the command was stopped. `None` when it has ended.
-pub(super) fn hear(lines: &mut io::Lines<BufReader<UnixStream>>) -> Option<()> {
-    lines.next()?.ok().map(drop)
-}
+/// What the supervisor says: the command was stopped by its terminal, or is ended since its time is
+/// up.
+pub(super) const STOPPED: &str = "stopped";
+pub(super) const LATE: &str = "late";
 
 /// How long a supervisor waits for the first word.
 const PATIENCE: Duration = Duration::from_secs(10);

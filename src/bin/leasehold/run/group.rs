@@ -16,7 +16,7 @@ use super::tree::{self, Process};
 pub(super) struct Group {
     leader: Pid,
     /// What `--danger-exec` has started, which is not of the command.
-    apart: Mutex<Option<Pid>>,
+    apart: Mutex<Vec<Pid>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -32,7 +32,11 @@ struct State {
     suspended: bool,
     /// The supervisor has said that the command was stopped by its terminal.
     told: bool,
+    /// It has said that it ends it.
+    late: bool,
 }
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long a word of the supervisor may take to be heard.
 const SAID_BEFORE: Duration = Duration::from_millis(200);
@@ -54,7 +58,7 @@ impl Group {
     pub(super) fn of(leader: Pid) -> Self {
         Self {
             leader,
-            apart: Mutex::new(None),
+            apart: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -65,18 +69,13 @@ impl Group {
     }
 
     /// Not of the command, though it is below us.
-    pub(super) fn set_apart(&self, group: Option<Pid>) {
-        *self.apart.lock() = group;
+    pub(super) fn set_apart(&self, group: Pid) {
+        self.apart.lock().push(group);
     }
 
     /// Signals the group, and those that what is in it has made for itself.
     pub(super) fn signal(&self, signal: Signal) {
-        let state = self.state.lock();
-        if !state.ended {
-            // It fails only if nobody is left to hear it.
-            let _ = kill_process_group(self.leader, signal);
-        }
-        drop(state);
+        // Looked for first and signalled first: the leader may end at once, and leasehold with it.
         let mut groups: Vec<Pid> = self.living().iter().map(|process| process.group).collect();
         groups.sort_unstable_by_key(|group| group.as_raw_nonzero());
         groups.dedup();
@@ -84,6 +83,11 @@ impl Group {
             if group != self.leader && group != getpgrp() {
                 let _ = kill_process_group(group, signal);
             }
+        }
+        let state = self.state.lock();
+        if !state.ended {
+            // It fails only if nobody is left to hear it.
+            let _ = kill_process_group(self.leader, signal);
         }
     }
 
@@ -120,11 +124,11 @@ impl Group {
 
     fn kill_all(&self) {
         self.signal(Signal::KILL);
-        tree::kill_below(getpid(), *self.apart.lock());
+        tree::kill_below(getpid(), &self.apart.lock());
     }
 
     fn living(&self) -> Vec<Process> {
-        tree::below(getpid(), *self.apart.lock())
+        tree::below(getpid(), &self.apart.lock())
     }
 
     /// Asks it to end on account of the lease.
@@ -184,6 +188,21 @@ impl Group {
         self.changed.notify_all();
     }
 
+    /// The supervisor says that it ends the command, since its time is up.
+    pub(super) fn note_late(&self) {
+        self.state.lock().late = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether it has said so, which may take a moment to be heard.
+    pub(super) fn was_late(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.late {
+            self.changed.wait_for(&mut state, SAID_BEFORE);
+        }
+        state.late
+    }
+
     /// Whether it said so right before it was seen stopped. Otherwise somebody has stopped it who
     /// will let it go on.
     fn is_told_of_a_stop(&self) -> bool {
@@ -195,7 +214,9 @@ impl Group {
     }
 
     /// Waits for the leader to end or to be stopped by its terminal.
-    pub(super) fn wait(&self) -> Event {
+    ///
+    /// What is left of a command that was asked to end has until `is_time_up` says so.
+    pub(super) fn wait(&self, is_time_up: impl Fn() -> bool) -> Event {
         loop {
             let which = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
             // First only looked at: until it is waited for, its number is not given to others.
@@ -216,7 +237,12 @@ impl Group {
                 .is_some_and(|signal| !of_keys(&signal));
             // Somebody has killed the supervisor alone, or the command has ended in the danger
             // zone: what either leaves behind must not run on.
-            if was_killed || self.was_terminated() {
+            let was_asked = self.was_terminated();
+            while was_asked && self.was_terminated() && !self.living().is_empty() && !is_time_up() {
+                let mut state = self.state.lock();
+                self.changed.wait_for(&mut state, LOOK_EVERY);
+            }
+            if was_killed || was_asked {
                 self.kill_all();
             }
             self.end();

@@ -110,7 +110,7 @@ impl Guard {
         Terminal::prepare();
         match spawned {
             Ok(child) => {
-                self.group.set_apart(Some(Pid::from_child(&child)));
+                self.group.set_apart(Pid::from_child(&child));
                 self.executed = Some(child);
             }
             Err(error) => self.say(format_args!("cannot run --danger-exec: {error}")),

@@ -174,7 +174,7 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
     let group = Arc::new(start(lease, options, &listener)?);
     if let Err(signal) = receiver.hand_to(&group) {
         group.signal(Signal::KILL);
-        group.wait();
+        group.wait(|| true);
         let code = Code::of_signal(signal);
         return Ok(End {
             code,
@@ -214,14 +214,15 @@ fn run(lease: &Lease, options: &Options, receiver: &Receiver) -> Result<End, Fai
         Ok(guard) => guard,
         Err(error) => {
             group.signal(Signal::KILL);
-            group.wait();
+            group.wait(|| true);
             terminal.take_back();
             return Err(cannot("start a thread")(error));
         }
     };
+    let is_time_up = || lease.remaining() <= options.margin();
     let mut stopped: Option<Instant> = None;
     let event = loop {
-        match group.wait() {
+        match group.wait(is_time_up) {
             Event::Suspended if Terminal::is_orphaned() => {
                 // Nobody could let us go on, so the command goes on at once. One that is stopped
                 // again for the same reason, a read from a terminal that it does not have, would
@@ -272,9 +273,12 @@ fn speak(listener: Listener, group: &Arc<Group>, times: &mpsc::Receiver<Duration
     };
     let hearing = thread::Builder::new().name("leasehold-hear".to_owned());
     let hearing = hearing.spawn(move || {
-        let mut lines = BufReader::new(from).lines();
-        while channel::hear(&mut lines).is_some() {
-            heard.note_stop();
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            match line.as_str() {
+                channel::STOPPED => heard.note_stop(),
+                channel::LATE => heard.note_late(),
+                _ => {}
+            }
         }
     });
     if hearing.is_ok() {
@@ -369,8 +373,9 @@ fn code(event: Event, group: &Group, lease: &Lease, options: &Options) -> Code {
             }
             code
         }
+        Event::Killed(signal) if Group::KEYS.contains(&signal) => Code::of_signal(signal),
         // The supervisor has done it: we were stopped, or late.
-        Event::Killed(_) if lease.remaining() <= options.margin() => {
+        Event::Killed(_) if lease.remaining() <= options.margin() || group.was_late() => {
             if Level::Normal <= options.level {
                 say(format_args!(
                     "the lease of {:?} ran out: the command was killed",

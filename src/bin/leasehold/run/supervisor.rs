@@ -24,7 +24,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use super::channel::Channel;
+use super::channel::{Channel, LATE, STOPPED};
 use super::clock;
 use super::group::Group;
 use super::ignored::heeded;
@@ -196,7 +196,7 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Ends the command, whatever it has started, and this process.
 fn end_group() {
     ENDING.store(true, Ordering::SeqCst);
-    tree::kill_below(getpid(), None);
+    tree::kill_below(getpid(), &[]);
     let _ = kill_process_group(getpgrp(), Signal::KILL);
 }
 
@@ -233,7 +233,7 @@ impl Limit {
     /// Tells `run` that the command was stopped, and stops, so that it sees it.
     fn stop(&self) {
         self.times.lock().stop_by = None;
-        let _ = writeln!(&self.to_run, "stopped");
+        let _ = writeln!(&self.to_run, "{STOPPED}");
         let _ = kill_process(getpid(), Signal::STOP);
     }
 
@@ -248,7 +248,11 @@ impl Limit {
         loop {
             let now = clock::now();
             let left = times.dead_by.saturating_sub(now);
-            if left.is_zero() || getppid() != Some(parent) {
+            if left.is_zero() {
+                let _ = writeln!(&self.to_run, "{LATE}");
+                return;
+            }
+            if getppid() != Some(parent) {
                 return;
             }
             if times.stop_by.is_some_and(|stop_by| stop_by <= now) {

@@ -26,8 +26,8 @@ pub(super) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// All that live below `root`, but those of the group `except`.
-pub(super) fn below(root: Pid, except: Option<Pid>) -> Vec<Process> {
+/// All that live below `root`, but those of the groups `except`.
+pub(super) fn below(root: Pid, except: &[Pid]) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in all() {
         children.entry(process.parent).or_default().push(process);
@@ -36,7 +36,7 @@ pub(super) fn below(root: Pid, except: Option<Pid>) -> Vec<Process> {
     let mut roots = vec![root.as_raw_nonzero().get()];
     while let Some(root) = roots.pop() {
         for process in children.remove(&root).into_iter().flatten() {
-            if Some(process.group) != except {
+            if !except.contains(&process.group) {
                 roots.push(process.id.as_raw_nonzero().get());
                 found.push(process);
             }
@@ -47,7 +47,7 @@ pub(super) fn below(root: Pid, except: Option<Pid>) -> Vec<Process> {
 }
 
 /// Kills all that live below `root`, until none does.
-pub(super) fn kill_below(root: Pid, except: Option<Pid>) {
+pub(super) fn kill_below(root: Pid, except: &[Pid]) {
     for _ in 0..ROUNDS {
         let processes = below(root, except);
         if processes.is_empty() {
