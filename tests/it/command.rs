@@ -3,9 +3,11 @@
 mod codes;
 mod contending;
 mod deaths;
+mod descendants;
 mod doctor;
 mod environment;
 mod signals;
+mod strangers;
 mod terminals;
 mod troubles;
 mod words;
@@ -19,6 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis::Value;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{PATIENCE, Process, Server, eventually};
 
@@ -94,6 +97,17 @@ impl Running {
     #[track_caller]
     fn complaint(&mut self) -> String {
         self.err.next()
+    }
+
+    /// The next line of leasehold's own: a shell has its say about what was ended, too.
+    #[track_caller]
+    fn word(&mut self) -> String {
+        loop {
+            let line = self.complaint();
+            if line.starts_with("leasehold: ") {
+                return line;
+            }
+        }
     }
 
     #[track_caller]
@@ -210,6 +224,12 @@ fn is_dead(id: u32) -> bool {
 }
 
 #[track_caller]
+fn kill(id: u32, signal: Signal) {
+    let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
+    kill_process(id, signal).expect("it runs");
+}
+
+#[track_caller]
 fn eventually_dead(ids: &[u32], within: Duration) {
     eventually("the processes are dead", within, || {
         ids.iter().all(|id| is_dead(*id))
@@ -222,6 +242,14 @@ fn numbers(line: &str) -> Vec<u32> {
     line.split_whitespace()
         .filter_map(|word| word.parse().ok())
         .collect()
+}
+
+/// The children of a process.
+fn children(id: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task"));
+    let lists = tasks.into_iter().flatten().flatten();
+    let lists = lists.map(|task| fs::read_to_string(task.path().join("children")));
+    lists.flatten().flat_map(|list| numbers(&list)).collect()
 }
 
 /// The parent of a process.

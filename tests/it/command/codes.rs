@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use super::{FOREVER, KEY, Running, assert_nothing_is_left, beside, end, leasehold, run, run_at};
 use crate::support::{PATIENCE, Server, eventually};
@@ -60,6 +61,41 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_be_run_126() {
         assert_eq!(ended.code, Some(code), "{program}");
         assert_one_line(&ended.err);
         assert!(ended.err.contains(program), "{}", ended.err);
+        assert_nothing_is_left(&server);
+    }
+}
+
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    let server = Server::start();
+    // Written by another process: one that this one had open might be inherited by a child of
+    // another test, and then it cannot be run.
+    let name = "leasehold-test-script";
+    let script = beside(&server, name);
+    let write = "echo 'echo \"<$1> <$0>\"; exit 3' > \"$0\"; chmod 755 \"$0\"";
+    let written = Command::new("sh").args(["-c", write]).arg(&script).status();
+    assert!(written.unwrap().success());
+    let path = script.to_str().unwrap();
+    for program in [path, name] {
+        let mut command = leasehold(&["run", "--url", &server.url(), KEY, "--", program, "a b"]);
+        let folders = format!("/usr/bin:/bin:{}", script.parent().unwrap().display());
+        let ended = end(command.env("PATH", folders));
+        assert_eq!(ended.out, format!("<a b> <{path}>\n"), "{}", ended.err);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(3), ""));
+        assert_nothing_is_left(&server);
+    }
+}
+
+#[test]
+fn where_the_signal_of_a_childs_end_was_ignored_the_code_is_the_commands_own() {
+    let server = Server::start();
+    for (body, code) in [("exit 3", 3), ("exit 0", 0), ("kill -TERM $$", 143)] {
+        let inner = run(&server, &[], body);
+        let mut command = Command::new("bash");
+        command.args(["-c", "trap '' CHLD; exec \"$@\"", "bash"]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        let ended = end(&mut command);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(code), ""));
         assert_nothing_is_left(&server);
     }
 }

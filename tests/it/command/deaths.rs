@@ -3,15 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{
-    KEY, Running, assert_nothing_is_left, eventually_dead, is_dead, numbers, parent, run, state,
+    KEY, Running, assert_nothing_is_left, eventually_dead, is_dead, kill, numbers, parent, run,
+    state,
 };
 use crate::support::{PATIENCE, Server, eventually};
 
 /// The command is asked to end after one second and killed after two, one before the end.
-const OPTIONS: [&str; 4] = ["--ttl", "3s", "--danger", "2s"];
+pub(super) const OPTIONS: [&str; 4] = ["--ttl", "3s", "--danger", "2s"];
 
 /// A shell with two children, of which one does not mind SIGTERM.
 const FAMILY: &str = "
@@ -20,11 +21,6 @@ const FAMILY: &str = "
     trap 'echo asked' TERM
     echo $$ $deaf $other
     while :; do wait; done";
-
-fn kill(id: u32, signal: Signal) {
-    let id = Pid::from_raw(id.try_into().unwrap()).unwrap();
-    kill_process(id, signal).expect("it runs");
-}
 
 /// It runs, with these processes, and its lock is held at least until then.
 #[track_caller]
@@ -41,14 +37,14 @@ const EARLIER: Duration = Duration::from_millis(500);
 
 /// When the server will let go of a record that nobody renews.
 #[track_caller]
-fn expiry(server: &Server) -> Instant {
+pub(super) fn expiry(server: &Server) -> Instant {
     let asked = Instant::now();
     asked + Duration::from_millis(server.pttl(KEY).try_into().expect("it is held"))
 }
 
 /// Stops it between two renewals, so that it is known when the record expires.
 #[track_caller]
-fn stop(server: &Server) -> Instant {
+pub(super) fn stop(server: &Server) -> Instant {
     let mut earliest = Instant::now();
     eventually("it was renewed just now", PATIENCE, || {
         earliest = expiry(server);
@@ -59,7 +55,7 @@ fn stop(server: &Server) -> Instant {
 }
 
 #[track_caller]
-fn assert_dead_before(expiry: Instant, family: &[u32]) {
+pub(super) fn assert_dead_before(expiry: Instant, family: &[u32]) {
     eventually_dead(family, PATIENCE);
     let left = expiry.saturating_duration_since(Instant::now());
     assert!(EARLIER < left, "{left:?} before the record expires");
@@ -78,6 +74,39 @@ fn a_server_that_stands_still_is_the_end_of_the_whole_group_before_the_record_ex
     server.cont();
     eventually("the record is gone", PATIENCE, || server.get(KEY).is_none());
     assert_nothing_is_left(&server);
+}
+
+/// A shell that minds SIGTERM, and a child that does not. It ends by itself if nobody ends it.
+const ORPHAN: &str = "
+    sh -c 'trap \"\" TERM; echo $PPID $$; exec sleep 30' &
+    wait";
+
+#[test]
+fn a_child_that_does_not_mind_sigterm_does_not_outlive_the_shell_that_does() {
+    let server = Server::start();
+    let mut running = Running::start(&mut run(&server, &OPTIONS, ORPHAN));
+    let family = numbers(&running.line());
+    let expiry = stop(&server);
+    assert_dead_before(expiry, &family);
+    assert_eq!(running.end().code, Some(70));
+}
+
+#[test]
+fn a_child_that_does_not_mind_sigterm_is_dead_when_a_server_that_is_back_gives_the_lock_to_others()
+{
+    let server = Server::start();
+    let mut running = Running::start(&mut run(&server, &OPTIONS, ORPHAN));
+    let family = numbers(&running.line());
+    let expiry = stop(&server);
+    eventually("the shell is dead", PATIENCE, || is_dead(family[0]));
+    server.cont();
+    eventually("the lock is free", PATIENCE, || server.get(KEY).is_none());
+    assert!(is_dead(family[1]));
+    assert!(
+        Instant::now() < expiry,
+        "it was released, and did not expire"
+    );
+    assert_eq!(running.end().code, Some(70));
 }
 
 #[test]
@@ -140,6 +169,32 @@ fn when_the_process_between_is_killed_the_command_is_dead_and_the_lock_released(
     let ended = running.end();
     assert_eq!(ended.code, Some(128 + 9));
     eventually_dead(&family, Duration::from_secs(5));
+    assert_nothing_is_left(&server);
+}
+
+#[test]
+fn when_the_process_between_is_killed_and_leasehold_cannot_help_the_command_dies_with_it() {
+    let server = Server::start();
+    let body = "echo $$; exec sleep 30";
+    let mut running = Running::start(&mut run(&server, &["--ttl", "20s"], body));
+    let command = numbers(&running.line());
+    let between = parent(command[0]);
+    // Killed as well, it could not help either; but the kernel hangs up for groups whose last
+    // parent has died, which would hide whether the command dies by itself.
+    running.process.stop();
+    kill(between, Signal::KILL);
+    eventually_dead(&command, Duration::from_secs(5));
+    running.process.kill();
+}
+
+#[test]
+fn a_group_that_somebody_kills_does_not_hold_the_lock_as_zombies() {
+    let server = Server::start();
+    let (running, family) = family(&server, &["--ttl", "1m"]);
+    let group = Pid::from_raw(parent(family[0]).try_into().unwrap()).unwrap();
+    kill_process_group(group, Signal::KILL).unwrap();
+    let ended = running.end();
+    assert_eq!(ended.code, Some(128 + 9), "{}", ended.err);
     assert_nothing_is_left(&server);
 }
 

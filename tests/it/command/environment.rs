@@ -1,8 +1,10 @@
 //! What the command sees, and what others see of it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -157,6 +159,20 @@ fn the_label_and_the_url_come_from_where_they_are_given() {
         assert_ne!(state(running.process.id()), 'Z');
         assert_eq!(running.end().code, Some(1), "`read` finds the end");
         assert_nothing_is_left(&server);
+    }
+}
+
+#[test]
+fn a_url_that_is_no_text_is_64_and_does_not_give_way_to_the_next() {
+    let server = Server::start();
+    for name in ["LEASEHOLD_URL", "REDIS_URL"] {
+        let mut command = leasehold(&["run", KEY, "--", "echo", "runs"]);
+        command.env("REDIS_URL", server.url());
+        let ended = end(command.env(name, OsStr::from_bytes(b"redis://:hidden@h\xff:1")));
+        assert_eq!((ended.code, ended.out.as_str()), (Some(64), ""));
+        assert!(ended.err.contains(name), "{}", ended.err);
+        assert!(!ended.err.contains("hidden"), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::{
-    FOREVER, KEY, Running, assert_nothing_is_left, beside, leasehold, numbers, run, run_at,
+    FOREVER, KEY, Running, assert_nothing_is_left, beside, children, leasehold, run, run_at,
 };
 use crate::support::{PATIENCE, Proxy, Server, eventually};
 
@@ -75,12 +75,6 @@ fn a_command_that_a_forwarded_signal_ends_is_128_and_its_number() {
         assert_eq!(ended.err, "", "the lease has nothing to do with it");
         assert_nothing_is_left(&server);
     }
-}
-
-/// The children of a process.
-fn children(id: u32) -> Vec<u32> {
-    let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-    numbers(&list.unwrap_or_default())
 }
 
 #[test]

@@ -148,6 +148,58 @@ fn a_command_that_does_not_mind_ctrl_z_is_stopped_all_the_same() {
 }
 
 #[test]
+fn a_command_that_tidies_up_on_ctrl_z_has_the_time_for_it_and_for_drawing_itself_again() {
+    let server = Server::start();
+    let mut terminal = shell(&server, "");
+    // Its naps are no processes, which a key would stop as well.
+    let body = "
+        tidy() {
+            read -rt 0.1 -u 3; echo tidied; trap - TSTP; kill -TSTP $$
+            trap tidy TSTP; echo redrawn
+        }
+        trap tidy TSTP; trap 'exit 130' INT
+        mkfifo \"$DIRECTORY/fifo\"; exec 3<> \"$DIRECTORY/fifo\"
+        echo $$ > \"$NUMBER\"; echo drawn
+        while :; do read -rt 0.05 -u 3; done";
+    fs::write(beside(&server, "tidies"), body).unwrap();
+    terminal.press("$RUN \"$(cat $DIRECTORY/tidies)\"\n");
+    terminal.expect("drawn");
+    let command = command_of(&server);
+    for _ in 0..2 {
+        terminal.press(CTRL_Z);
+        let before = terminal.expect("Stopped");
+        assert!(before.contains("tidied"), "{before}");
+        terminal.expect("ready> ");
+        eventually("it is stopped", PATIENCE, || state(command) == 'T');
+        terminal.press("fg\n");
+        let before = terminal.expect("redrawn");
+        assert!(!before.contains("tidied"), "{before}");
+    }
+    terminal.press(CTRL_C);
+    terminal.expect("ready> ");
+    assert_eq!(code(&mut terminal), "130");
+    assert_nothing_is_left(&server);
+}
+
+#[test]
+fn where_the_background_may_not_write_a_command_in_danger_is_asked_all_the_same() {
+    let server = Server::start();
+    let mut terminal = shell(&server, "--ttl 5s --danger 3s");
+    terminal.press("stty tostop\n");
+    terminal.expect("ready> ");
+    let body = "trap \"echo as\"\"ked; exit 5\" TERM; echo ru\"\"ns; while :; do sleep 0.05; done";
+    terminal.press(&format!("$RUN '{body}'\n"));
+    terminal.expect("runs");
+    server.stop();
+    terminal.expect("asked");
+    server.cont();
+    let before = terminal.expect("ready> ");
+    assert!(!before.contains("Stopped"), "{before}");
+    assert_eq!(code(&mut terminal), "5");
+    assert!(terminal.seen().contains("danger"), "{}", terminal.seen());
+}
+
+#[test]
 fn a_command_whose_lease_ran_out_while_it_was_stopped_is_killed_by_fg_and_does_nothing() {
     let server = Server::start();
     let mut terminal = shell(&server, "--ttl 1s --danger 300ms");

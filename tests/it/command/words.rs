@@ -1,7 +1,10 @@
 //! The rest of the command: what it prints, and the lock that is given back by its token.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use leasehold::{Client, Token};
@@ -331,4 +334,39 @@ fn a_reader_who_has_gone_is_no_failure() {
         (output.status.code(), output.stderr.as_slice()),
         (Some(1), &b""[..])
     );
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_74() {
+    let server = Server::start();
+    for words in [
+        &["status", "--url", &server.url(), KEY][..],
+        &["status", "--json", "--url", &server.url(), KEY],
+        &["doctor", "--url", &server.url()],
+        &["completions", "bash"],
+    ] {
+        let inner = leasehold(words);
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$@\" > /dev/full", "sh"]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        let ended = end(&mut command);
+        assert_eq!(ended.code, Some(74), "{words:?} {}", ended.err);
+        assert!(ended.err.contains("cannot write"), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_name_of_its_own_that_is_no_text_is_not_minded() {
+    let server = Server::start();
+    for (words, code) in [
+        (&["run", "--url", &server.url(), KEY, "--", "true"][..], 0),
+        (&["run", "--url", &server.url(), KEY, "true"], 64),
+    ] {
+        let mut command = leasehold(words);
+        command.arg0(OsStr::from_bytes(b"lease\xffhold"));
+        let ended = end(&mut command);
+        assert_eq!(ended.code, Some(code), "{}", ended.err);
+        assert!(ended.err.lines().count() <= 1, "{}", ended.err);
+    }
 }
