@@ -26,6 +26,8 @@ struct State {
     ended: bool,
     killed: bool,
     terminated: bool,
+    /// Its leader had ended by then, so that a recovery does not change what it ended of.
+    ended_terminated: bool,
     /// It was stopped by us.
     held: bool,
     /// We were stopped ourselves, and what becomes of the command has not been decided yet.
@@ -147,6 +149,11 @@ impl Group {
     }
 
     pub(super) fn was_terminated(&self) -> bool {
+        let state = self.state.lock();
+        state.terminated || state.ended_terminated
+    }
+
+    fn is_terminated(&self) -> bool {
         self.state.lock().terminated
     }
 
@@ -238,7 +245,8 @@ impl Group {
             // Somebody has killed the supervisor alone, or the command has ended in the danger
             // zone: what either leaves behind must not run on.
             let was_asked = self.was_terminated();
-            while was_asked && self.was_terminated() && !self.living().is_empty() && !is_time_up() {
+            self.state.lock().ended_terminated = was_asked;
+            while was_asked && self.is_terminated() && !self.living().is_empty() && !is_time_up() {
                 let mut state = self.state.lock();
                 self.changed.wait_for(&mut state, LOOK_EVERY);
             }
