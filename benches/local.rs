@@ -68,6 +68,8 @@ mod fence;
 mod fork;
 #[path = "../src/stats.rs"]
 mod stats;
+#[path = "../src/threads.rs"]
+mod threads;
 #[path = "../src/token.rs"]
 mod token;
 

@@ -215,6 +215,7 @@ mod error;
 mod fence;
 mod fork;
 mod stats;
+mod threads;
 mod token;
 
 /// The README's code is compiled with the documentation tests.

@@ -108,6 +108,7 @@ impl State {
         number: u64,
         held: Held,
         task: &dyn Task,
+        due: Time,
         now: Time,
     ) -> Option<Entry> {
         self.quiet_since = now;
@@ -125,8 +126,7 @@ impl State {
             patience: task.patience(),
             pauses: None,
         };
-        self.schedule
-            .insert(number, task.due(), task.urgency(), entry);
+        self.schedule.insert(number, due, task.urgency(), entry);
         forgotten
     }
 

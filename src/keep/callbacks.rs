@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
-use std::thread;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -14,6 +13,7 @@ use super::schedule::LINGER;
 use super::watched::{Notice, Watched};
 use crate::clock::{Clock, Time};
 use crate::error::{Cause, chain};
+use crate::threads;
 
 const THREAD: &str = "leasehold-call";
 
@@ -25,7 +25,6 @@ pub(super) struct Job {
     pub(super) notice: Notice,
 }
 
-#[derive(Clone)]
 pub(super) struct Callbacks {
     shared: Arc<Shared>,
 }
@@ -123,13 +122,7 @@ impl Callbacks {
     /// It counts as idle from now on, so that the next job does not start another one.
     fn start(&self, state: &mut MutexGuard<'_, State>) -> Result<(), Cause> {
         let shared = Arc::clone(&self.shared);
-        thread::Builder::new()
-            .name(THREAD.to_owned())
-            .spawn(move || shared.run())
-            .map_err(|source| Cause::Thread {
-                name: THREAD,
-                source: Arc::new(source),
-            })?;
+        threads::start(THREAD, move || shared.run())?;
         state.threads += 1;
         state.idle += 1;
         Ok(())

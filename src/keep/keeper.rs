@@ -5,7 +5,6 @@
 //! and when it is due next, the record's own [`Task`] says; here is only what is common to all.
 
 use std::sync::Arc;
-use std::thread;
 
 use parking_lot::MutexGuard;
 
@@ -16,6 +15,7 @@ use crate::clock::{Clock, Time};
 use crate::error::Cause;
 use crate::fork::Origin;
 use crate::server::Verbs;
+use crate::threads;
 
 const THREAD: &str = "leasehold-renew";
 
@@ -104,8 +104,9 @@ impl Keeper {
             self.start(&mut state, server)?;
         }
         let now = agenda.clock.now();
-        let forgotten = state.put(number, held, task, now);
-        if task.due() < state.looks_at {
+        let due = task.due();
+        let forgotten = state.put(number, held, task, due, now);
+        if due < state.looks_at {
             state.woken = true;
             drop(state);
             agenda.changed.notify_one();
@@ -122,13 +123,7 @@ impl Keeper {
             }
         }));
         let agenda = Arc::clone(&self.agenda);
-        thread::Builder::new()
-            .name(THREAD.to_owned())
-            .spawn(move || rounds::run(&agenda, courier))
-            .map_err(|source| Cause::Thread {
-                name: THREAD,
-                source: Arc::new(source),
-            })?;
+        threads::start(THREAD, move || rounds::run(&agenda, courier))?;
         state.running = true;
         state.looks_at = Time::from_nanos(0);
         Ok(())

@@ -41,21 +41,20 @@ pub(crate) fn renew(record: &Record) -> Result<(), Error> {
 
 fn judge(record: &Record, owner: Owner, sent: Time) -> Result<(), Error> {
     let site = &record.site;
-    let by = match owner {
-        Owner::Ours => match record.confirm(sent, site.clock.now()) {
-            Ok(()) => {
-                site.counters.renewals_ok.add_one();
-                return Ok(());
-            }
-            Err(by) => by,
-        },
+    let answer = answered(record, owner, sent, site.clock.now());
+    site.counters.renewal(answer.is_ok());
+    answer.map_err(|by| Error::lost(site.key(), by))
+}
+
+/// What the answer to a renewal does to a lease.
+pub(super) fn answered(record: &Record, owner: Owner, sent: Time, now: Time) -> Result<(), LostBy> {
+    match owner {
+        Owner::Ours => record.confirm(sent, now),
         // Where the server does not tell its role, an answer of zero counts here: the
         // holder who stops for nothing has lost less than the one who goes on for nothing.
-        Owner::Gone => record.lose(LostBy::Vanished),
-        Owner::Another => record.lose(LostBy::TakenOver),
-    };
-    site.counters.renewals_failed.add_one();
-    Err(Error::lost(site.key(), by))
+        Owner::Gone => Err(record.lose(LostBy::Vanished)),
+        Owner::Another => Err(record.lose(LostBy::TakenOver)),
+    }
 }
 
 /// Asks the server whether the record is still ours, and ends the lease if it is not.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::reaper;
 use super::record::{Record, Standing};
+use super::renew::answered;
 use super::task::{Due, Next, Task};
 use crate::clock::Time;
 use crate::error::{Action, LostBy};
@@ -91,26 +92,8 @@ impl Task for Record {
 
 impl Record {
     fn judge(&self, outcome: Result<Owner, Fault>, sent: Time, late: bool, now: Time) -> Next {
-        let site = &self.site;
-        match outcome {
-            Ok(Owner::Ours) => {
-                // A late one has been counted already, as one that failed; one that a release has
-                // overtaken is neither.
-                let confirmed = self.confirm(sent, now);
-                let parted = matches!(confirmed, Err(LostBy::Released | LostBy::GivenAway));
-                if !late && !parted {
-                    site.counters.renewal(confirmed.is_ok());
-                }
-                return match confirmed {
-                    Ok(()) => Next::At(self.due()),
-                    // What has to be done about an end is done when it falls due.
-                    Err(_) => Next::At(now),
-                };
-            }
-            // Where the server does not tell its role, an answer of zero counts here: the
-            // holder who stops for nothing has lost less than the one who goes on for nothing.
-            Ok(Owner::Gone) => self.lose(LostBy::Vanished),
-            Ok(Owner::Another) => self.lose(LostBy::TakenOver),
+        let owner = match outcome {
+            Ok(owner) => owner,
             Err(fault) => {
                 if fault.class == Class::Unknown {
                     // It needs no barrier: landing late, a renewal finds our record and
@@ -124,10 +107,20 @@ impl Record {
                 return Next::Again;
             }
         };
-        if !late {
-            site.counters.renewal(false);
+        let is_ours = owner == Owner::Ours;
+        let answer = answered(self, owner, sent, now);
+        // A late one has been counted already, as one that failed; one that a release has
+        // overtaken is neither.
+        let parted = is_ours && matches!(answer, Err(LostBy::Released | LostBy::GivenAway));
+        if !late && !parted {
+            self.site.counters.renewal(answer.is_ok());
         }
-        Next::Over
+        match answer {
+            Ok(()) => Next::At(self.due()),
+            // What has to be done about an end is done when it falls due.
+            Err(_) if is_ours => Next::At(now),
+            Err(_) => Next::Over,
+        }
     }
 
     fn failed(&self, fault: Fault) {

@@ -10,8 +10,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
-
 use super::agenda::{Agenda, Entry, State};
 use super::schedule::LINGER;
 use super::task::{Due, Next, Task};
@@ -219,16 +217,15 @@ impl Rounds<'_> {
                 continue;
             };
             let next = task.landed(landed);
-            if !late {
+            // One that came late moves a task that waits for its next attempt, and none that is in
+            // hand again.
+            if !late || (next != Next::Again && self.is_free(number)) {
                 self.put_back(number, next, task.urgency());
-            } else if next != Next::Again {
-                self.move_up(number, next, task.urgency());
             }
-            drop(task);
         }
     }
 
-    /// Lets a task out of hand.
+    /// Lets a task wait, or ends it.
     fn put_back(&self, number: u64, next: Next, urgency: Time) {
         let agenda = self.agenda;
         let now = agenda.clock.now();
@@ -263,25 +260,9 @@ impl Rounds<'_> {
         drop(gone);
     }
 
-    /// An answer that came late to an attempt: a task that waits for its next one waits for that
-    /// time instead. One that is in hand again is not touched.
-    fn move_up(&self, number: u64, next: Next, urgency: Time) {
-        let mut state: MutexGuard<'_, State> = self.agenda.state.lock();
-        if !state.schedule.is_free(number) {
-            return;
-        }
-        let gone = match next {
-            Next::At(time) => {
-                if let Some(entry) = state.schedule.get_mut(number) {
-                    entry.pauses = None;
-                }
-                state.schedule.put_back(number, time, urgency);
-                None
-            }
-            _ => state.end(number),
-        };
-        drop(state);
-        drop(gone);
+    /// Only this thread takes a task in hand, so that one that is free stays so until it does.
+    fn is_free(&self, number: u64) -> bool {
+        self.agenda.state.lock().schedule.is_free(number)
     }
 }
 

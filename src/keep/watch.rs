@@ -6,7 +6,6 @@
 //! matter to when a notice comes.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -17,6 +16,7 @@ use super::watched::{Looked, Notice, Told, Wants, Watched};
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
 use crate::fork::Origin;
+use crate::threads;
 
 const THREAD: &str = "leasehold-watch";
 
@@ -98,16 +98,10 @@ impl Watch {
         let mut state = shared.state.lock();
         if !state.running {
             let shared = Arc::clone(shared);
-            let spawned = thread::Builder::new()
-                .name(THREAD.to_owned())
-                .spawn(move || run(&shared));
-            if let Err(source) = spawned {
+            if let Err(cause) = threads::start(THREAD, move || run(&shared)) {
                 drop(state);
                 self.shared.callbacks.free();
-                return Err(Cause::Thread {
-                    name: THREAD,
-                    source: Arc::new(source),
-                });
+                return Err(cause);
             }
             state.running = true;
             state.looks_at = Time::from_nanos(0);

@@ -10,7 +10,7 @@ use super::address::Address;
 use super::errand::Wake;
 use super::fault::{Class, Fault};
 use super::line::Line;
-use super::link::{Link, Timeouts};
+use super::link::{Link, MOST_IDLE, Timeouts};
 use super::opening::Openings;
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
@@ -23,9 +23,6 @@ pub(super) const WINDOW: usize = 256;
 
 /// Links that are kept at a time, those that are only read on included.
 const MOST_LINES: usize = 8;
-
-/// A link that lay idle for longer is not trusted.
-const MOST_IDLE: Duration = Duration::from_secs(30);
 
 pub(super) struct Lines {
     openings: Openings,
@@ -112,8 +109,7 @@ impl Lines {
     /// Drops a link that has nothing on it and lay idle for too long. Whether it did.
     pub(super) fn drop_if_old(&mut self, index: usize) -> bool {
         let line = &self.all[index];
-        let idle = self.clock.now().since(line.pipe.last_used);
-        let is_old = MOST_IDLE < idle && line.pipe.expected.is_empty();
+        let is_old = self.is_old(line) && line.pipe.expected.is_empty();
         if is_old {
             self.all.remove(index);
         }
@@ -123,8 +119,7 @@ impl Lines {
     /// Whether nobody needs a link any more on which nothing is expected.
     pub(super) fn is_spare(&self, index: usize) -> bool {
         let line = &self.all[index];
-        let idle = self.clock.now().since(line.pipe.last_used);
-        line.retired || MOST_IDLE < idle || self.all[index + 1..].iter().any(Line::is_usable)
+        line.retired || self.is_old(line) || self.all[index + 1..].iter().any(Line::is_usable)
     }
 
     /// Parts with a link that was of no more use.
@@ -187,6 +182,10 @@ impl Lines {
         self.all.len() < MOST_LINES
             || !self.all.iter().all(Line::is_usable)
             || !self.all.iter().any(answers)
+    }
+
+    fn is_old(&self, line: &Line) -> bool {
+        MOST_IDLE < self.clock.now().since(line.pipe.last_used)
     }
 
     fn has_usable(&self) -> bool {

@@ -32,6 +32,9 @@ const WAITING: &str = "waiting for a reply from";
 /// Room for every reply of the hot path, and for most others.
 const INBOX: usize = 1024;
 
+/// A link that lay idle for longer is dropped: firewalls and servers forget connections.
+pub(super) const MOST_IDLE: Duration = Duration::from_secs(30);
+
 /// How long things may take at a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {

@@ -10,7 +10,6 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,6 +22,7 @@ use super::link::{Link, Timeouts};
 use crate::backoff::Backoff;
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
+use crate::threads;
 
 pub(super) const THREAD: &str = "leasehold-link";
 
@@ -173,16 +173,6 @@ impl Openings {
             results.lock().push(Opened { patient, result });
             wake();
         };
-        thread::Builder::new()
-            .name(THREAD.to_owned())
-            .spawn(open)
-            .map(drop)
-            .map_err(|source| {
-                let cause = Cause::Thread {
-                    name: THREAD,
-                    source: Arc::new(source),
-                };
-                Fault::new(Class::NoLink, "connect", cause)
-            })
+        threads::start(THREAD, open).map_err(|cause| Fault::new(Class::NoLink, "connect", cause))
     }
 }

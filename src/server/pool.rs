@@ -16,14 +16,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::address::Address;
 use super::fault::{Class, Fault};
 use super::handshake;
-use super::link::{Link, Timeouts};
+use super::link::{Link, MOST_IDLE, Timeouts};
 use super::verbs::Bound;
 use crate::clock::Clock;
 use crate::error::Cause;
 use crate::stats::Counters;
-
-/// A link that lay idle for longer is dropped: firewalls and servers forget connections.
-const MOST_IDLE: Duration = Duration::from_secs(30);
 
 /// A link that lay idle for longer is looked at before it is used. The shortest `timeout`
 /// a server can be set to is one second, so that the hot path never pays for the look.

@@ -17,6 +17,7 @@ pub(super) struct Process {
     parent: i32,
     pub(super) group: Pid,
     is_dead: bool,
+    is_stopped: bool,
 }
 
 /// Has those whose parent dies become children of this process, and not of process 1: nothing
@@ -63,20 +64,16 @@ pub(super) fn kill_below(root: Pid, except: &[Pid]) {
 
 /// Whether a process is stopped; where nothing tells, it is.
 pub(super) fn is_stopped(id: Pid) -> bool {
-    let path = format!("/proc/{}/stat", id.as_raw_nonzero());
-    let stat = fs::read_to_string(path).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_none_or(|(_, rest)| rest.starts_with(['T', 't']))
+    read(id.as_raw_nonzero().get()).is_none_or(|process| process.is_stopped)
 }
 
 fn all() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let name = entry.file_name();
-        let id = name.to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        of_stat(id, &stat)
-    })
+    entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
+}
+
+fn read(id: i32) -> Option<Process> {
+    of_stat(id, &fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
 }
 
 /// `ID (NAME) STATE PARENT GROUP …`; the name may hold anything.
@@ -88,6 +85,7 @@ fn of_stat(id: i32, stat: &str) -> Option<Process> {
         parent: fields.next()?.parse().ok()?,
         group: Pid::from_raw(fields.next()?.parse().ok()?)?,
         is_dead: matches!(state, "Z" | "X" | "x"),
+        is_stopped: matches!(state, "T" | "t"),
     })
 }
 
