@@ -37,6 +37,7 @@ mod support;
 
 use support::arguments::{is_smoke, number, words};
 use support::bare::{Bare, Token};
+use support::outcome::exit_code;
 use support::placement::Placement;
 use support::ratio::{Size, compare};
 use support::server::Server;
@@ -47,13 +48,7 @@ const BARE_KEY: &str = "bench:ofasocket";
 const OTHER_KEY: &str = "bench:ofanother";
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<(), String> {

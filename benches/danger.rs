@@ -34,6 +34,7 @@ mod support;
 
 use support::arguments::{is_smoke, number};
 use support::bare::{Bare, Token};
+use support::outcome::exit_code;
 use support::pace::beside;
 use support::server::Server;
 use support::times::{Times, verdict};
@@ -54,13 +55,7 @@ const BLOCKED_FOR: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<(), String> {

@@ -29,6 +29,7 @@ mod support;
 
 use support::arguments::{is_smoke, number, words};
 use support::bare::{Bare, Token};
+use support::outcome::exit_code;
 use support::pace::beside;
 use support::server::Server;
 use support::times::{Times, millis, verdict};
@@ -45,13 +46,7 @@ const CALLERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run())
 }
 
 fn run() -> Result<(), String> {

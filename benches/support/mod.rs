@@ -5,6 +5,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod bare;
+pub(crate) mod outcome;
 pub(crate) mod pace;
 pub(crate) mod placement;
 pub(crate) mod ratio;

@@ -228,17 +228,7 @@ mod tests {
     use super::*;
 
     fn said(info: &[(&str, &str)], config: &[(&str, &str)]) -> Facts {
-        let owned = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter();
-            pairs
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect()
-        };
-        Facts {
-            info: owned(info),
-            config: owned(config),
-            ..Facts::default()
-        }
+        Facts::told(&[], info, config)
     }
 
     #[test]

@@ -24,6 +24,27 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// As a server would have told them.
+    #[cfg(test)]
+    pub(crate) fn told(
+        hello: &[(&str, &str)],
+        info: &[(&str, &str)],
+        config: &[(&str, &str)],
+    ) -> Self {
+        let owned = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        Self {
+            hello: owned(hello),
+            info: owned(info),
+            config: owned(config),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn info(&self, field: &str) -> Option<&str> {
         self.info.get(field).map(String::as_str)
     }

@@ -130,17 +130,7 @@ mod tests {
     use super::*;
 
     fn said(hello: &[(&str, &str)], info: &[(&str, &str)]) -> Facts {
-        let owned = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter();
-            pairs
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect()
-        };
-        Facts {
-            hello: owned(hello),
-            info: owned(info),
-            ..Facts::default()
-        }
+        Facts::told(hello, info, &[])
     }
 
     #[test]
