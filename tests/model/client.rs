@@ -1,16 +1,19 @@
 //! A client's side, rule by rule: how a lock is acquired, kept and released, and what becomes of
 //! each command that was never answered.
 
+use super::breach::Breach;
 use super::fault::Fault;
+use super::phase::{Command, Phase, Reply};
 use super::protocol::Protocol;
 use super::queue::Queue;
-use super::state::{Bound, Breach, Client, Command, Doubt, Notices, Phase, Reply, Slot, Token};
+use super::state::{Bound, Client, Doubt, Notices, Slot};
+use super::token::Token;
 use super::witness::Witness;
 
 impl Protocol {
     /// `SET NX PX` with a fresh token.
     pub(super) fn acquire(&self, client: &mut Client, token: Token) -> Option<Breach> {
-        let again = client.may_have_sent_delete(token);
+        let again = client.may_have_sent_delete(token) || client.could_set(token);
         // Not needed for a fresh token; the planted fault passes a tainted one.
         *client.reaper.doubt_mut(token) = None;
         client.bound = Bound::Unset;
@@ -19,7 +22,7 @@ impl Protocol {
             left: self.validity(),
         };
         client.link.requests.push(Command::Set(token));
-        again.then_some(Breach::SetAfterDelete)
+        again.then_some(Breach::SetTooSoon)
     }
 
     /// On a new link the old one is fenced off, and then the server is asked whose the record is.
@@ -56,7 +59,7 @@ impl Protocol {
         }
     }
 
-    fn release(&self, client: &mut Client, token: Token, left: u8) {
+    pub(super) fn release(&self, client: &mut Client, token: Token, left: u8) {
         self.drop_notices(client);
         self.stop_renewals(client);
         client.phase = Phase::Releasing {
@@ -90,13 +93,16 @@ impl Protocol {
 
     /// The budget is over: the call answers `is_unknown()`, and the reaper owns the token.
     pub(super) fn give_up(&self, client: &mut Client) {
-        if let Phase::Unsettled { token, .. } | Phase::ReleaseUnsettled { token, .. } = client.phase
-        {
-            self.taint(client, token);
+        match client.phase {
+            Phase::Unsettled { token, .. } | Phase::ReleaseUnsettled { token, .. } => {
+                self.taint(client, token);
+            }
+            Phase::HandUnsettled { hand, .. } => self.taint_both(client, hand),
+            _ => {}
         }
     }
 
-    fn taint(&self, client: &mut Client, token: Token) {
+    pub(super) fn taint(&self, client: &mut Client, token: Token) {
         self.witness(Witness::TokenTainted);
         *client.reaper.doubt_mut(token) = Some(Doubt::default());
         client.phase = Phase::Idle;
@@ -152,7 +158,7 @@ impl Protocol {
                 suspect: slot,
                 deleted,
             },
-            other => other,
+            _ => self.break_hand_over(client, slot),
         };
     }
 
@@ -195,13 +201,13 @@ impl Protocol {
             (Phase::Releasing { .. }, Reply::Delete(answer)) => {
                 return self.end_release(client, answer);
             }
-            _ => {}
+            (_, reply) => self.read_hand_over(client, margin, reply, true),
         }
         None
     }
 
     /// A confirmed acquisition is a lease only if more of its validity is left than the margin.
-    fn take_up(&self, client: &mut Client, margin: u8, token: Token, left: u8) {
+    pub(super) fn take_up(&self, client: &mut Client, margin: u8, token: Token, left: u8) {
         self.bound_record(client, token);
         let left = self.counted_from(left);
         client.notices = Notices::default();
@@ -276,6 +282,12 @@ impl Client {
             | Phase::ReleaseUnsettled { left, .. } => *left = left.saturating_sub(1),
             Phase::Held { left, .. } => *left -= 1,
             Phase::Lost { .. } => {}
+            Phase::HandingOver(hand)
+            | Phase::HandUnsettled { hand, .. }
+            | Phase::HandSettling { hand, .. } => {
+                hand.left = hand.left.saturating_sub(1);
+                hand.heirs = hand.heirs.saturating_sub(1);
+            }
         }
         if let Phase::Held { token, left: 0 } = self.phase {
             self.phase = Phase::Lost { token };

@@ -33,6 +33,32 @@ pub(super) enum Fault {
     /// An unknown release counts the end of its record from the last confirmation, although a
     /// later renewal went unanswered.
     BoundIgnoresUnansweredRenewal,
+    /// A hand-over that was not answered counts as done.
+    UnansweredHandedOver,
+    /// The heir's record is set whatever stands there.
+    HandOverWithoutCompare,
+    /// A hand-over leaves the predecessor's renewal in the batch.
+    RenewalHandedOver,
+    /// When the hand-over has come to nothing, it is the heir's record that release deletes.
+    ReleaseWithHeirsToken,
+    /// The predecessor's release deletes the record of its key although it was handed over.
+    HandedOverAndDeleted,
+    /// A hand-over whose settling came to nothing leaves the heir's token to nobody.
+    HeirLeftUntainted,
+    /// The reaper has got both tokens, and the heir goes on to settle its own.
+    TaintedHeirSettled,
+    /// An heir whose hand-over may still run goes on with the same token.
+    HeirsTokenReused,
+    /// The heir's token is taken as disproven although the old connection was not fenced off.
+    HeirDisprovenWithoutBarrier,
+    /// The predecessor relies on its lease until the hand-over has been answered.
+    HandOverMarkedLate,
+    /// The heir's deadline counts from the reply.
+    HeirsDeadlineFromReply,
+    /// An unknown hand-over names the end of the predecessor's record, and not the heir's.
+    BoundIgnoresHeir,
+    /// The heir has left before the hand-over was settled, and nobody gives its lease back.
+    HeirGoneUnnoticed,
     /// The watch does not remember that it has told of danger.
     DangerAtEveryLook,
     /// The watch does not remember that it has told of the loss.
@@ -56,6 +82,8 @@ impl Fault {
                 | Fault::DeleteWithoutCompare
                 | Fault::ReaperWithoutCompare
                 | Fault::RenewalRecreates
+                | Fault::HandOverWithoutCompare
+                | Fault::HeirsTokenReused
         )
     }
 }

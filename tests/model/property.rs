@@ -2,23 +2,28 @@
 
 use stateright::Property;
 
+use super::breach::Breach;
 use super::fault::Fault;
+use super::phase::Phase;
 use super::protocol::Protocol;
-use super::state::{Bound, Breach, Phase, State, Who};
+use super::state::{Bound, State, Who};
+use super::token::Token;
 
 pub(super) const EXCLUSION: &str = "two clients never rely on a lease at once";
-pub(super) const STANDS: &str = "the record of a lease that is relied on stands";
+pub(super) const STANDS: &str = "the record of a lease that is relied on stands to its deadline";
 pub(super) const NO_ORPHAN: &str = "a token disowned behind a barrier never stands again";
 pub(super) const NO_WRONG_DELETE: &str = "no foreign record and no relied-on record is deleted";
 pub(super) const FINAL_LOSS: &str = "no lost lease is revived";
 pub(super) const TRUE_RELEASE: &str = "a release that answers Ok has deleted the record for good";
-pub(super) const SET_ONCE: &str = "no token goes into a SET once a delete with it may be out";
+pub(super) const SET_ONCE: &str =
+    "no token goes into a SET while an earlier SET or a delete with it may be out";
 pub(super) const RENEWAL_STOPS: &str = "no renewal is sent after the release has returned";
 pub(super) const TOLD_ONCE: &str = "danger is told once for each stay in the zone, and loss once";
 pub(super) const NO_DANGER_WHEN_LOST: &str = "no callback for danger begins when the lease is lost";
 pub(super) const NOTICES_END: &str = "no callback begins after the release has returned";
 pub(super) const DANGER_FIRST: &str = "a danger that the watch has seen is told before the loss";
 pub(super) const REAPER_SERVED: &str = "the reaper gives up no token before the server answered";
+pub(super) const OWNED: &str = "no record stands that no call, lease, reaper or dead process owns";
 pub(super) const TRUE_BOUND: &str = "an unknown release is right about how long its record stands";
 
 pub(super) fn all() -> Vec<Property<Protocol>> {
@@ -26,10 +31,12 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
         Property::always(EXCLUSION, |protocol, state| {
             !Who::BOTH
                 .iter()
-                .all(|&who| relies_on_lease(protocol, state, who))
+                .all(|&who| relied_on(protocol, state, who).is_some())
         }),
-        Property::always(STANDS, |_, state| {
-            Who::BOTH.iter().all(|&who| lease_stands(state, who))
+        Property::always(STANDS, |protocol, state| {
+            Who::BOTH
+                .iter()
+                .all(|&who| lease_stands(protocol, state, who))
         }),
         Property::always(NO_ORPHAN, |_, state| {
             Who::BOTH.iter().all(|&who| no_orphan(state, who))
@@ -41,7 +48,7 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
             state.breach != Some(Breach::Revived)
         }),
         Property::always(SET_ONCE, |_, state: &State| {
-            state.breach != Some(Breach::SetAfterDelete)
+            state.breach != Some(Breach::SetTooSoon)
         }),
         Property::always(RENEWAL_STOPS, |_, state: &State| {
             state.breach != Some(Breach::RenewedAfterRelease)
@@ -65,28 +72,44 @@ pub(super) fn all() -> Vec<Property<Protocol>> {
             state.breach != Some(Breach::UntrueRelease)
                 && Who::BOTH.iter().all(|&who| release_is_final(state, who))
         }),
+        Property::always(OWNED, |protocol, state: &State| {
+            !protocol.tracks_owners || is_owned(state)
+        }),
         Property::always(TRUE_BOUND, |_, state| {
             Who::BOTH.iter().all(|&who| bound_is_true(state, who))
         }),
     ]
 }
 
-fn relies_on_lease(protocol: &Protocol, state: &State, who: Who) -> bool {
+/// The lease that somebody relies on, and how much longer.
+fn relied_on(protocol: &Protocol, state: &State, who: Who) -> Option<(Token, u8)> {
+    let marked_late = protocol.fault == Some(Fault::ReleaseMarkedLate);
     match state.client(who).phase {
-        Phase::Held { .. } => true,
-        Phase::Releasing { left, .. } => {
-            left > 0 && protocol.fault == Some(Fault::ReleaseMarkedLate)
+        Phase::Held { token, left } => Some((token, left)),
+        Phase::Releasing { token, left, .. } if marked_late && left > 0 => Some((token, left)),
+        Phase::HandingOver(hand)
+            if protocol.fault == Some(Fault::HandOverMarkedLate) && hand.left > 0 =>
+        {
+            Some((hand.from, hand.left))
         }
-        _ => false,
+        _ => None,
     }
 }
 
 /// Stronger than exclusion, and independent of whether somebody else happens to come along.
-fn lease_stands(state: &State, who: Who) -> bool {
-    match state.client(who).phase {
-        Phase::Held { token, .. } => state.record_is(who, token),
-        _ => true,
-    }
+fn lease_stands(protocol: &Protocol, state: &State, who: Who) -> bool {
+    relied_on(protocol, state, who).is_none_or(|(token, left)| {
+        state.record_is(who, token) && state.record.is_some_and(|record| left <= record.left)
+    })
+}
+
+fn is_owned(state: &State) -> bool {
+    state.record.is_none_or(|record| {
+        let client = state.client(record.owner);
+        [client.phase.token(), client.phase.heir()].contains(&Some(record.token))
+            || client.reaper.doubt(record.token).is_some()
+            || client.orphaned.contains(record.token)
+    })
 }
 
 fn no_orphan(state: &State, who: Who) -> bool {

@@ -4,9 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use stateright::{Model, Property};
 
+use super::breach::Breach;
+use super::explorer::Explored;
 use super::fault::Fault;
+use super::phase::{Command, Phase, Reply};
 use super::property;
-use super::state::{Breach, Client, Command, LossNotice, Phase, Slot, Stage, State, Token, Who};
+use super::state::{Client, LossNotice, Slot, Stage, State, Who};
+use super::token::Token;
 use super::witness::Witness;
 
 /// Ticks that validity is shorter than the ttl, and that the server's clock may gain on the
@@ -22,6 +26,11 @@ pub(super) struct Protocol {
     pub(super) counts_reaper: bool,
     /// Whether to look at the bound that an unknown release names: it costs one more timer.
     pub(super) tracks_bound: bool,
+    /// Whether to tell the records of dead processes from those that somebody has to see to.
+    pub(super) tracks_owners: bool,
+    /// Whether an unknown hand-over is settled by the predecessor's compare-and-delete, and not
+    /// behind a barrier.
+    pub(super) settles_by_delete: bool,
     witnessed: AtomicU32,
 }
 
@@ -38,6 +47,8 @@ pub(super) struct Size {
 pub(super) struct Room {
     /// Tokens that the record, a command or the client itself still mentions.
     pub(super) tokens: Token,
+    /// As many more, if they go to heirs: to threads of the same client that wait for its lease.
+    pub(super) heirs: Token,
     /// Broken connections with commands that may still run.
     pub(super) broken: Slot,
     /// Renewals that are due or out, those of former leases and former processes included.
@@ -61,6 +72,9 @@ pub(super) enum Step {
     Resolve,
     Release,
     ReleaseAgain,
+    /// A release with an heir, whose fresh token this is.
+    HandOver(Token),
+    SettleHandOver,
     GiveUp,
     /// The renewal thread puts the lease into a batch.
     BeginRenewal,
@@ -78,6 +92,8 @@ pub(super) enum Step {
     Reap(Token),
     /// The client reads a reply.
     Read,
+    /// The reply makes the heir the holder, but the heir has left: its budget is over.
+    ReadWithoutHeir,
     /// The link breaks on the client's side; what has not run yet stays on its way, in this slot.
     Break(Option<Slot>),
     /// The process dies, and its link with it.
@@ -102,6 +118,8 @@ impl Protocol {
             fault: None,
             counts_reaper: false,
             tracks_bound: false,
+            tracks_owners: false,
+            settles_by_delete: false,
             witnessed: AtomicU32::new(0),
         }
     }
@@ -156,6 +174,9 @@ impl Protocol {
         let unread = !client.link.replies.is_empty();
         if unread {
             steps.push(Step::Read);
+            if client.phase.heir().is_some() && self.confirms_heir(client) {
+                steps.push(Step::ReadWithoutHeir);
+            }
         }
         if client.link.requests.is_empty() {
             steps.push(Step::Crash(None));
@@ -217,11 +238,28 @@ impl Protocol {
                 if self.fault == Some(Fault::TokenReusedAfterDelete) {
                     steps.extend(client.reaper.out.map(Step::Acquire));
                 }
+                if self.fault == Some(Fault::HeirsTokenReused) {
+                    let tokens = client.reaper.doubted();
+                    let heirs = tokens.filter(|&token| client.may_be_handed(token));
+                    steps.extend(heirs.map(Step::Acquire));
+                }
             }
             Phase::Unsettled { .. } => steps.extend([Step::Resolve, Step::GiveUp]),
-            Phase::Held { .. } | Phase::Lost { .. } => steps.push(Step::Release),
+            Phase::Held { .. } | Phase::Lost { .. } => {
+                steps.push(Step::Release);
+                let room = self.size.rooms[who as usize];
+                if room.heirs > 0 {
+                    let fresh = state.fresh_token(who, room.tokens + room.heirs);
+                    steps.extend(fresh.map(Step::HandOver));
+                }
+            }
             Phase::ReleaseUnsettled { .. } => steps.extend([Step::ReleaseAgain, Step::GiveUp]),
-            Phase::Acquiring { .. } | Phase::Resolving { .. } | Phase::Releasing { .. } => {}
+            Phase::HandUnsettled { .. } => steps.extend([Step::SettleHandOver, Step::GiveUp]),
+            Phase::Acquiring { .. }
+            | Phase::Resolving { .. }
+            | Phase::Releasing { .. }
+            | Phase::HandingOver(_)
+            | Phase::HandSettling { .. } => {}
         }
     }
 
@@ -234,6 +272,8 @@ impl Protocol {
             Step::Resolve => self.resolve(client),
             Step::Release => self.release_lease(client),
             Step::ReleaseAgain => self.release_again(client),
+            Step::HandOver(token) => breach = self.begin_hand_over(client, token),
+            Step::SettleHandOver => self.settle_hand_over(client),
             Step::GiveUp => self.give_up(client),
             Step::BeginRenewal => self.begin_renewal(client),
             Step::SendRenewal(slot) => breach = self.send_renewal(client, slot),
@@ -245,8 +285,15 @@ impl Protocol {
             Step::CallLoss => breach = self.call_loss(client),
             Step::Reap(token) => self.reap(client, token),
             Step::Read => breach = self.read_next(client, who, margin),
+            Step::ReadWithoutHeir => self.read_without_heir(client, margin),
             Step::Break(slot) => self.break_link(client, slot),
-            Step::Crash(slot) => self.crash(client, slot),
+            Step::Crash(slot) => {
+                if self.tracks_owners {
+                    let orphaned = state.mentioned(who);
+                    state.client_mut(who).orphaned = orphaned;
+                }
+                self.crash(state.client_mut(who), slot);
+            }
             Step::Run => self.run_next(state, who, true),
             Step::RefuseKill => self.run_next(state, who, false),
             Step::RunLate(slot) => self.run_late(state, who, slot, true),
@@ -255,6 +302,18 @@ impl Protocol {
             Step::RunReaperUnheard => self.run_reaper(state, who, false),
         }
         state.breach = breach.or(state.breach);
+    }
+
+    /// Whether the next reply makes the heir the holder.
+    fn confirms_heir(&self, client: &Client) -> bool {
+        let reply = client.link.replies.first();
+        reply == Some(Reply::HandOver(true)) || reply == Some(Reply::Renew(true))
+    }
+
+    fn read_without_heir(&self, client: &mut Client, margin: u8) {
+        if let Some(reply) = client.link.replies.pop() {
+            self.read_hand_over(client, margin, reply, false);
+        }
     }
 
     fn read_next(&self, client: &mut Client, who: Who, margin: u8) -> Option<Breach> {
@@ -291,6 +350,7 @@ impl Protocol {
             match command {
                 Command::Set(_) => self.witness(Witness::SetRanLate),
                 Command::Delete(_) => self.witness(Witness::DeleteRanLate),
+                Command::HandOver(..) => self.witness(Witness::HandedOverLate),
                 Command::Renew(_) | Command::Kill(_) => {}
             }
         }
@@ -349,3 +409,5 @@ impl Model for Protocol {
         property::all()
     }
 }
+
+impl Explored for Protocol {}

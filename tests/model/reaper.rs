@@ -1,8 +1,10 @@
 //! The reaper: compare-and-delete for tokens that may still come to stand, and its end.
 
+use super::breach::Breach;
 use super::fault::Fault;
 use super::protocol::Protocol;
-use super::state::{Breach, Client, State, Token, Who};
+use super::state::{Client, State, Who};
+use super::token::Token;
 use super::witness::Witness;
 
 impl Protocol {

@@ -1,8 +1,10 @@
 //! Renewal in the background: what the renewal thread sends, and what an answer says, however late.
 
+use super::breach::Breach;
 use super::fault::Fault;
+use super::phase::Phase;
 use super::protocol::Protocol;
-use super::state::{Breach, Client, Phase, Renewal, Slot, Stage, State, Who};
+use super::state::{Client, Renewal, Slot, Stage, State, Who};
 use super::witness::Witness;
 
 impl Protocol {

@@ -1,8 +1,11 @@
 //! The server's side: one atomic step per command, and expiry by its own clock.
 
+use super::breach::Breach;
 use super::fault::Fault;
+use super::phase::{Command, Phase, Reply};
 use super::protocol::Protocol;
-use super::state::{Breach, Command, Phase, Record, Reply, State, Token, Who};
+use super::state::{Record, State, Who};
+use super::token::Token;
 use super::witness::Witness;
 
 impl Protocol {
@@ -18,6 +21,7 @@ impl Protocol {
     ) -> Reply {
         match command {
             Command::Set(token) => Reply::Set(self.set(state, who, token)),
+            Command::HandOver(from, to) => Reply::HandOver(self.hand_over(state, who, from, to)),
             Command::Renew(token) => Reply::Renew(self.renew(state, who, token)),
             Command::Delete(token) => {
                 let compares = self.fault != Some(Fault::DeleteWithoutCompare);
@@ -50,6 +54,16 @@ impl Protocol {
         renewed
     }
 
+    /// Compared with the predecessor's token, and the heir's set, in one step.
+    fn hand_over(&self, state: &mut State, owner: Who, from: Token, to: Token) -> bool {
+        let compares = self.fault != Some(Fault::HandOverWithoutCompare);
+        let handed = state.record_is(owner, from) || !compares;
+        if handed {
+            self.write(state, owner, to);
+        }
+        handed
+    }
+
     fn write(&self, state: &mut State, owner: Who, token: Token) {
         state.record = Some(Record {
             owner,
@@ -66,10 +80,9 @@ impl Protocol {
         if !own && compares {
             return false;
         }
-        let relied_on = matches!(
-            state.client(record.owner).phase,
-            Phase::Held { token, .. } if token == record.token
-        );
+        let owner = state.client(record.owner).phase;
+        let relied_on = matches!(owner, Phase::Held { token, .. } if token == record.token)
+            || owner.heir() == Some(record.token);
         if !own || relied_on {
             state.breach = Some(Breach::WrongDelete);
         }

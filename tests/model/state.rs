@@ -4,17 +4,16 @@
 //! more gives its number back. So runs of any length fold into finitely many states, and no budget
 //! of ticks or attempts cuts anything off.
 
+use super::breach::Breach;
+use super::phase::{Command, Link, Phase};
 use super::queue::Queue;
+use super::token::{TOKENS, Token, TokenSet};
 
-/// The most tokens of one client that can be told apart; a `Size` may allow fewer.
-pub(super) const TOKENS: Token = 2;
 /// The most broken connections of one client; a `Size` may allow fewer.
 pub(super) const BROKEN: usize = 2;
 /// The most renewals of one client that may be out at once; a `Size` may allow fewer.
 pub(super) const RENEWALS: usize = 2;
 
-/// A token, by its number among its client's tokens. Two clients never share one.
-pub(super) type Token = u8;
 /// A broken connection, by its place in [`Client::broken`], or a renewal, by its place in
 /// [`Client::renewals`].
 pub(super) type Slot = u8;
@@ -59,82 +58,10 @@ pub(super) struct Client {
     pub(super) disowned: TokenSet,
     /// `release` has answered `Ok`.
     pub(super) released: TokenSet,
+    /// Of processes that have died; nobody is to blame if their records stand for a ttl. Only
+    /// where somebody looks at it.
+    pub(super) orphaned: TokenSet,
     pub(super) bound: Bound,
-}
-
-/// What a client is doing. `left` counts by the client's own clock, from before the send of the
-/// command that the deadline rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
-    Idle,
-    /// `SET NX PX` is out.
-    Acquiring {
-        token: Token,
-        left: u8,
-    },
-    /// The link broke under the `SET`, or under its resolving. `suspect` is the connection that
-    /// may still carry the `SET`; `None` if nothing is left on it.
-    Unsettled {
-        token: Token,
-        suspect: Option<Slot>,
-        barrier: bool,
-    },
-    /// `CLIENT KILL` and compare-and-renew are out, on a new link.
-    Resolving {
-        token: Token,
-        suspect: Option<Slot>,
-        barrier: bool,
-        left: u8,
-    },
-    /// The lease is relied on, and `left` is not 0.
-    Held {
-        token: Token,
-        left: u8,
-    },
-    Lost {
-        token: Token,
-    },
-    /// Compare-and-delete is out. `deleted` is not the client's knowledge: it is the truth that
-    /// the answer is held against.
-    Releasing {
-        token: Token,
-        left: u8,
-        again: bool,
-        deleted: bool,
-    },
-    /// The link broke under the compare-and-delete.
-    ReleaseUnsettled {
-        token: Token,
-        left: u8,
-        suspect: Option<Slot>,
-        deleted: bool,
-    },
-}
-
-/// The connection in use: what the server has not run yet, and what the client has not read yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Link {
-    pub(super) requests: Queue<Command>,
-    pub(super) replies: Queue<Reply>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Command {
-    Set(Token),
-    Renew(Token),
-    Delete(Token),
-    /// `CLIENT KILL`; `None` if nothing is left on that connection that could run.
-    Kill(Option<Slot>),
-}
-
-/// `Renew(false)` and `Delete(false)` stand for both "gone" and "another's": no rule of the
-/// protocol needs to tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Reply {
-    Set(bool),
-    Renew(bool),
-    Delete(bool),
-    Kill(bool),
 }
 
 /// A renewal by the renewal thread, or one that a call of the lease asks for.
@@ -215,39 +142,6 @@ pub(super) enum Bound {
     Open,
 }
 
-/// A breach that shows in a step and not in the state after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Breach {
-    /// A delete removed a record that was not its own, or that its client relied on.
-    WrongDelete,
-    /// A lost lease was held again.
-    Revived,
-    /// `release` answered `Ok` though no delete of ours had removed the record.
-    UntrueRelease,
-    /// A token went into a `SET` though a compare-and-delete with it may have been sent.
-    SetAfterDelete,
-    /// A renewal was sent for a lease whose release had returned.
-    RenewedAfterRelease,
-    /// The callback of the danger began twice in one stay in the zone, or loss was told twice.
-    ToldTwice,
-    /// The callback of a danger began though the lease was lost.
-    DangerAfterDeadline,
-    /// A callback began after the release had returned.
-    NoticeAfterEnd,
-    /// Loss was told, and the danger was not, though the watch had looked while it lasted.
-    DangerPassedOver,
-    /// The reaper gave a token up that the server had never answered for.
-    GivenUpUnserved,
-}
-
-impl Breach {
-    /// What follows a breach is of no interest, and would bury the counterexample. But that
-    /// one must be followed to where it does harm.
-    pub(super) fn ends_run(self) -> bool {
-        self != Breach::SetAfterDelete
-    }
-}
-
 impl Who {
     pub(super) const BOTH: [Who; 2] = [Who::A, Who::B];
 }
@@ -279,10 +173,13 @@ impl State {
     /// A number that stands for a token fresh from the operating system.
     pub(super) fn fresh_token(&self, who: Who, room: Token) -> Option<Token> {
         let mentioned = self.mentioned(who);
-        (0..room).find(|&token| !mentioned.contains(token))
+        if mentioned.len() >= u32::from(room) {
+            return None;
+        }
+        (0..TOKENS).find(|&token| !mentioned.contains(token))
     }
 
-    fn mentioned(&self, who: Who) -> TokenSet {
+    pub(super) fn mentioned(&self, who: Who) -> TokenSet {
         let mut tokens = self.client(who).mentioned();
         if let Some(record) = self.record
             && record.owner == who
@@ -309,15 +206,37 @@ impl State {
             client.reaper.retain(mentioned);
             client.disowned = client.disowned.and(mentioned);
             client.released = client.released.and(mentioned);
+            client.orphaned = client.orphaned.and(mentioned);
             client.settle_renewals();
         }
     }
 
     fn drop_idle_commands(&mut self, who: Who) {
-        for token in 0..TOKENS {
-            let may_stand = self.record_is(who, token) || self.client(who).could_set(token);
-            if !may_stand {
-                self.client_mut(who).drop_commands_with(token);
+        let may_stand = self.may_stand(who);
+        for token in (0..TOKENS).filter(|&token| !may_stand.contains(token)) {
+            self.client_mut(who).drop_commands_with(token);
+        }
+    }
+
+    /// The tokens in the record, in a `SET` that is on its way, or in a hand-over from one of them.
+    fn may_stand(&self, who: Who) -> TokenSet {
+        let mut tokens = TokenSet::default();
+        if let Some(record) = self.record
+            && record.owner == who
+        {
+            tokens.insert(record.token);
+        }
+        loop {
+            let before = tokens;
+            for command in self.client(who).commands() {
+                match command {
+                    Command::Set(token) => tokens.insert(token),
+                    Command::HandOver(from, to) if tokens.contains(from) => tokens.insert(to),
+                    _ => {}
+                }
+            }
+            if tokens == before {
+                return tokens;
             }
         }
     }
@@ -334,14 +253,23 @@ impl Client {
             reaper: Reaper::default(),
             disowned: TokenSet::default(),
             released: TokenSet::default(),
+            orphaned: TokenSet::default(),
             bound: Bound::Unset,
         }
     }
 
-    /// Whether a `SET` with this token could still run.
+    /// Whether a `SET` with this token could still run, alone or in a hand-over.
     pub(super) fn could_set(&self, token: Token) -> bool {
+        self.commands().any(|command| match command {
+            Command::Set(set) | Command::HandOver(_, set) => set == token,
+            Command::Renew(_) | Command::Delete(_) | Command::Kill(_) => false,
+        })
+    }
+
+    /// Whether a hand-over to this token could still run.
+    pub(super) fn may_be_handed(&self, token: Token) -> bool {
         self.commands()
-            .any(|command| command == Command::Set(token))
+            .any(|command| matches!(command, Command::HandOver(_, to) if to == token))
     }
 
     /// Takes the commands off a broken connection: they have run, or they never will.
@@ -358,7 +286,9 @@ impl Client {
         }
         if let Phase::Unsettled { suspect, .. }
         | Phase::Resolving { suspect, .. }
-        | Phase::ReleaseUnsettled { suspect, .. } = &mut self.phase
+        | Phase::ReleaseUnsettled { suspect, .. }
+        | Phase::HandUnsettled { suspect, .. }
+        | Phase::HandSettling { suspect, .. } = &mut self.phase
             && *suspect == Some(slot)
         {
             *suspect = None;
@@ -389,8 +319,11 @@ impl Client {
             if queue.is_empty() {
                 continue;
             }
-            queue.retain(|command| {
-                command != Command::Renew(token) && command != Command::Delete(token)
+            queue.retain(|command| match command {
+                Command::HandOver(other, _) | Command::Renew(other) | Command::Delete(other) => {
+                    other != token
+                }
+                Command::Set(_) | Command::Kill(_) => true,
             });
             if queue.is_empty() {
                 self.vacate(slot);
@@ -421,8 +354,15 @@ impl Client {
     fn mentioned(&self) -> TokenSet {
         let mut tokens = TokenSet::default();
         for command in self.commands() {
-            if let Command::Set(token) | Command::Renew(token) | Command::Delete(token) = command {
-                tokens.insert(token);
+            match command {
+                Command::Set(token) | Command::Renew(token) | Command::Delete(token) => {
+                    tokens.insert(token);
+                }
+                Command::HandOver(from, to) => {
+                    tokens.insert(from);
+                    tokens.insert(to);
+                }
+                Command::Kill(_) => {}
             }
         }
         let renewed = self.renewals.iter().flatten().map(|renewal| renewal.token);
@@ -430,6 +370,7 @@ impl Client {
             .phase
             .token()
             .into_iter()
+            .chain(self.phase.heir())
             .chain(self.reaper.out)
             .chain(renewed)
         {
@@ -470,41 +411,5 @@ impl Reaper {
         for token in 0..TOKENS {
             self.doubt_mut(token).take_if(|_| !tokens.contains(token));
         }
-    }
-}
-
-impl Phase {
-    pub(super) fn token(self) -> Option<Token> {
-        match self {
-            Phase::Idle => None,
-            Phase::Acquiring { token, .. }
-            | Phase::Unsettled { token, .. }
-            | Phase::Resolving { token, .. }
-            | Phase::Held { token, .. }
-            | Phase::Lost { token }
-            | Phase::Releasing { token, .. }
-            | Phase::ReleaseUnsettled { token, .. } => Some(token),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct TokenSet(u8);
-
-impl TokenSet {
-    pub(super) fn insert(&mut self, token: Token) {
-        self.0 |= 1 << token;
-    }
-
-    pub(super) fn contains(self, token: Token) -> bool {
-        self.0 & (1 << token) != 0
-    }
-
-    pub(super) fn iter(self) -> impl Iterator<Item = Token> {
-        (0..TOKENS).filter(move |&token| self.contains(token))
-    }
-
-    fn and(self, other: TokenSet) -> TokenSet {
-        TokenSet(self.0 & other.0)
     }
 }

@@ -1,8 +1,10 @@
 //! The watch thread, which knows the clock alone, and the callbacks that it has others begin.
 
+use super::breach::Breach;
 use super::fault::Fault;
+use super::phase::Phase;
 use super::protocol::Protocol;
-use super::state::{Breach, Client, LossNotice, Notices, Phase};
+use super::state::{Client, LossNotice, Notices};
 use super::witness::Witness;
 
 /// As many dangers may wait for a callback thread; under a planted fault only is it more than one.
@@ -106,5 +108,8 @@ fn has_returned(client: &Client) -> bool {
             | Phase::Lost { .. }
             | Phase::Releasing { .. }
             | Phase::ReleaseUnsettled { .. }
+            | Phase::HandingOver(_)
+            | Phase::HandUnsettled { .. }
+            | Phase::HandSettling { .. }
     )
 }

@@ -23,6 +23,12 @@ pub(super) enum Witness {
     OneOfTwoConfirmed,
     ReleaseInferred,
     ExpiredUnderLease,
+    HandedOver,
+    HandedOverLate,
+    HeirSettledAsOurs,
+    HeirSettledAsNotOurs,
+    BothTainted,
+    HeirWasGone,
     DangerBegun,
     /// When a callback thread came to it, it was not true any more.
     DangerDropped,
@@ -34,7 +40,7 @@ pub(super) enum Witness {
 }
 
 impl Witness {
-    const ALL: [Witness; 22] = [
+    const ALL: [Witness; 28] = [
         Witness::LeaseOfA,
         Witness::LeaseOfB,
         Witness::ResolvedAsOurs,
@@ -51,6 +57,12 @@ impl Witness {
         Witness::OneOfTwoConfirmed,
         Witness::ReleaseInferred,
         Witness::ExpiredUnderLease,
+        Witness::HandedOver,
+        Witness::HandedOverLate,
+        Witness::HeirSettledAsOurs,
+        Witness::HeirSettledAsNotOurs,
+        Witness::BothTainted,
+        Witness::HeirWasGone,
         Witness::DangerBegun,
         Witness::DangerDropped,
         Witness::DangerOver,
@@ -64,7 +76,9 @@ impl Witness {
         let [a, b] = protocol.size.rooms;
         let broken = a.broken.max(b.broken);
         let renewals = a.renewals.max(b.renewals);
+        let heirs = a.heirs.max(b.heirs);
         let margin = a.margin.max(b.margin);
+        let settles_by_delete = protocol.settles_by_delete;
         let counts_reaper = protocol.counts_reaper;
         Witness::ALL
             .into_iter()
@@ -74,6 +88,13 @@ impl Witness {
                 }
                 Witness::ReaperEndedFirst => broken > 0 && counts_reaper,
                 Witness::RenewalRanLate | Witness::LateConfirmation => renewals > 0,
+                Witness::LeaseOfB => b.tokens > 0,
+                Witness::HandedOver
+                | Witness::HeirSettledAsOurs
+                | Witness::BothTainted
+                | Witness::HeirWasGone => heirs > 0,
+                Witness::HeirSettledAsNotOurs => heirs > 0 && !settles_by_delete,
+                Witness::HandedOverLate => heirs > 0 && broken > 0,
                 Witness::OneOfTwoConfirmed => renewals > 1,
                 Witness::DangerBegun
                 | Witness::DangerDropped
