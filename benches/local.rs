@@ -53,6 +53,8 @@ mod notice;
 mod acquire;
 #[path = "../src/keep/mod.rs"]
 mod keep;
+#[path = "../src/queue/mod.rs"]
+mod queue;
 #[path = "../src/server/mod.rs"]
 mod server;
 
@@ -236,7 +238,13 @@ fn site() -> Arc<Site> {
     };
     let (clock, counters) = (Clock::default(), Arc::<Counters>::default());
     let address = Address::parse("redis://127.0.0.1:1").expect("a URL");
-    let server = SingleServer::new(address, clock.clone(), timeouts, 1, Arc::clone(&counters));
+    let server = SingleServer::new(
+        address,
+        clock.clone(),
+        timeouts,
+        (1, 0),
+        Arc::clone(&counters),
+    );
     let base = Base::new(
         Box::new(server),
         "nowhere".to_owned(),

@@ -27,6 +27,19 @@ impl Backoff {
         most: Duration::from_millis(200),
     };
 
+    /// What a client whose own threads wait for a lock leaves to clients that poll for it: the
+    /// libraries that do look ten times a second.
+    pub(crate) const COURTESY: Self = Self {
+        first: Duration::from_millis(150),
+        most: Duration::from_millis(150),
+    };
+
+    /// For another client, which was woken, to come: a few times the way to one that is not far.
+    pub(crate) const ANOTHERS_TURN: Self = Self {
+        first: Duration::from_millis(12),
+        most: Duration::from_millis(12),
+    };
+
     pub(crate) const fn pauses(self) -> Pauses {
         Pauses {
             next: self.first,

@@ -15,6 +15,7 @@ use crate::token::{self, Token};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_MAX_LINKS: usize = 8;
+const DEFAULT_MAX_WAITING_LINKS: usize = 32;
 
 /// Bytes of a record that are looked at: enough for a token and a label of any sense, and no
 /// download of whatever somebody else keeps at the key.
@@ -72,6 +73,7 @@ impl Client {
             connect_timeout: DEFAULT_TIMEOUT,
             command_timeout: DEFAULT_TIMEOUT,
             max_links: DEFAULT_MAX_LINKS,
+            max_waiting_links: DEFAULT_MAX_WAITING_LINKS,
         }
     }
 
@@ -122,6 +124,7 @@ impl Client {
                 .and_then(|text| text.parse::<Token>().ok())
                 .and_then(|token| token.label().map(str::to_owned)),
             remaining: seen.remaining,
+            waited_for: seen.others_wait,
         }))
     }
 
@@ -182,6 +185,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     command_timeout: Duration,
     max_links: usize,
+    max_waiting_links: usize,
 }
 
 impl ClientBuilder {
@@ -210,6 +214,15 @@ impl ClientBuilder {
     /// that settling does not wait behind the commands of others. At least 1. Defaults to 8.
     pub fn max_links(mut self, max_links: usize) -> Self {
         self.max_links = max_links;
+        self
+    }
+
+    /// The most links on which a thread can block at a time until a lock that others hold is given
+    /// back: one for each *key* that is waited for, however many threads wait for it. They are
+    /// opened as they are needed, beside those of [`max_links`](Self::max_links). Whoever finds
+    /// none free polls, with pauses of 1 to 50 ms. 0 turns wake-ups off. Defaults to 32.
+    pub fn max_waiting_links(mut self, max_waiting_links: usize) -> Self {
+        self.max_waiting_links = max_waiting_links;
         self
     }
 
@@ -247,7 +260,7 @@ impl ClientBuilder {
             address,
             clock.clone(),
             timeouts,
-            self.max_links,
+            (self.max_links, self.max_waiting_links),
             Arc::clone(&counters),
         );
         Ok(Client {
@@ -263,6 +276,7 @@ impl fmt::Debug for ClientBuilder {
             .field("connect_timeout", &self.connect_timeout)
             .field("command_timeout", &self.command_timeout)
             .field("max_links", &self.max_links)
+            .field("max_waiting_links", &self.max_waiting_links)
             .finish_non_exhaustive()
     }
 }
@@ -273,6 +287,7 @@ pub struct Holder {
     fingerprint: String,
     label: Option<String>,
     remaining: Option<Duration>,
+    waited_for: Option<bool>,
 }
 
 impl Holder {
@@ -294,5 +309,14 @@ impl Holder {
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.remaining
+    }
+
+    /// Whether somebody waits for the lock, in another process or in another client of this one,
+    /// as waiters of this crate make known: at least once a second, and for two. How many there are
+    /// is not to be learned, and who polls is not seen. `None` where the user's rights do not
+    /// cover the sibling key `KEY:leasehold:waiting`, or `+exists` is not among them.
+    #[must_use]
+    pub fn is_waited_for(&self) -> Option<bool> {
+        self.waited_for
     }
 }

@@ -73,6 +73,45 @@
 //!   not ask for its `ROLE`, a renewal and a [`verify`](Lease::verify) believe it all the
 //!   same, since a holder who stops for nothing does no harm; a release says unknown.
 //!
+//! # Waiting
+//!
+//! Threads of one client that want the same key wait in memory, first come, first served. The one in
+//! front speaks to the server for all of them, and only while this client does not hold the key
+//! itself. A release with a neighbour behind it sets the neighbour's record in the same step:
+//! compare, then set *his* fresh token, with his ttl and his fence. That goes on for at most 16 times
+//! and at most 10 ms, since it is at the price of other processes; then the lock is given back for
+//! all, this client's next waits behind the others, and once a second it leaves a pause of 75 to
+//! 150 ms to clients that poll. (A client that never lets go starves those who poll completely, as
+//! measured: 1 of 12,380 acquisitions in 10 s.)
+//!
+//! Between processes the waiter sets a flag, `KEY:leasehold:waiting`, and blocks in `BLPOP` on
+//! `KEY:leasehold:wake`; a release that finds the flag pushes one element, so that one process wakes
+//! and not a herd. A wake-up is a hint: whoever has it tries like anybody else. Nobody blocks longer
+//! than a second, so that a wake-up that is lost with the process that was woken costs no more than
+//! that. Each wait enters the server's queue at its end, so that after a second one who came later may
+//! be served first; no more is promised across processes. Both siblings expire within three seconds of
+//! the last waiter.
+//!
+//! A waiting thread holds a link of its own for its key, at most
+//! [`max_waiting_links`](ClientBuilder::max_waiting_links) in a client. Beyond that, and where
+//! scripts, `BLPOP` or the siblings are refused, it polls with pauses of 1 to 50 ms; so it does while a
+//! client of another kind holds the lock (its token does not look like one of ours), since that wakes
+//! nobody. The last tenth of a second of a budget, and of a holder's expiry, is polled as well, because
+//! servers answer `BLPOP` that much late.
+//!
+//! Who waits for a neighbour, in memory, does not hear of an outage before that neighbour lets go or
+//! loses its lease: until then the lock *is* held.
+//!
+//! # Links
+//!
+//! All threads share a few connections, 8 at most, beside the one for renewals and those of waiting
+//! threads. A caller that finds one idle, or may open one, has
+//! it for itself, with no thread in between. Otherwise it stands in line, and whoever is given a link
+//! sends all that has gathered in one system call and reads the replies for their owners. One that
+//! gives up in line has sent nothing. Where a link breaks, the bytes that the socket has accepted
+//! decide for each command what was *not sent*; the rest is unknown for its own caller, and one
+//! fencing-off settles all of them.
+//!
 //! # Hazards
 //!
 //! ## A pause longer than the lease
@@ -138,7 +177,7 @@
 //! ## Taking the same lock twice
 //!
 //! A [`Lock`] is not reentrant: a thread that holds it and acquires it again waits for
-//! itself.
+//! itself. So does a logger that takes the lock about which it is told.
 //!
 //! # Threads
 //!
@@ -159,11 +198,15 @@
 //!
 //! The least that a user needs for keys under `order:` is
 //! `~order:* +set +eval +evalsha +get +del +pexpire +pttl`; with fences `+time` too, and with
-//! a database other than 0 `+select`. Where allowed, `+script|load` saves bandwidth,
-//! `+client|info +client|kill +info` make the barrier behind a lost reply possible, and
-//! `+role` lets a "not yours" be believed. Without them more outcomes stay unknown, and
-//! without `+role` an [`adopt`](Lock::adopt) that comes too late is
-//! [`is_unavailable`](Error::is_unavailable) where it would be `None`.
+//! a database other than 0 `+select`. For wake-ups, `+blpop` lets this user's waiters be woken
+//! and `+exists +lpush` let its releases wake others; without them waiters poll, or notice a
+//! release within a second. The same goes for a user with a right to the lock's own key and none
+//! to `KEY:leasehold:*`.
+//!
+//! Where allowed, `+script|load` saves bandwidth, `+client|info +client|kill +info` make the
+//! barrier behind a lost reply possible, and `+role` lets a "not yours" be believed. Without them
+//! more outcomes stay unknown, and without `+role` an [`adopt`](Lock::adopt) that comes too late
+//! is [`is_unavailable`](Error::is_unavailable) where it would be `None`.
 //!
 //! # Logging
 //!
@@ -172,7 +215,7 @@
 //!
 //! | target | level | what |
 //! |---|---|---|
-//! | `leasehold::acquire` | warn | a server that is away, once a wait; an outcome that stays unknown; a lock that came too late and could not be given back; a holder without an expiry, once a wait |
+//! | `leasehold::acquire` | warn | no rights to wake and be woken, once a client; a server that is away, once a wait; an outcome that stays unknown; a lock that came too late and could not be given back; a holder without an expiry, once a wait |
 //! | `leasehold::lease` | warn | a lease found lost, or in its danger zone for want of a renewal |
 //! | `leasehold::renew` | warn, info, debug | no link for renewals, once an outage, and its end; a renewal that is refused, once a lease; other renewals that fail |
 //! | `leasehold::reaper` | warn, debug | a token left to its expiry; what is reaped |
@@ -207,6 +250,7 @@ mod lease;
 
 mod acquire;
 mod keep;
+mod queue;
 mod server;
 
 mod backoff;

@@ -1,13 +1,14 @@
 //! One attempt to take a lock, its unknown outcome settled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::{Cause, chain};
 use crate::keep::{Record, Site, give_back, reap};
-use crate::server::{Acquired, Bound, Broken, Class, Fault, Owner};
+use crate::server::{Acquired, Bound, Broken, Class, Entry, Fault, Owner, Waited};
 use crate::token::Token;
 
 /// What came of an attempt. A token that is given back may be sent again; one that is not
@@ -16,11 +17,14 @@ pub(super) enum Attempt {
     Taken(Arc<Record>),
     Held {
         token: Option<Token>,
+        seen: Seen,
     },
     /// It has not been taken, and another try may help.
     NotNow {
         cause: Cause,
         token: Option<Token>,
+        /// Whether no server is in reach, for anybody and not just for one who has little time.
+        is_away: bool,
     },
     /// A command that was not answered is proven not to have taken the lock, and never to: on
     /// a new link, with a new token.
@@ -42,11 +46,33 @@ pub(super) enum Attempt {
     },
 }
 
+/// What an attempt has seen of a lock that is held.
+pub(super) enum Seen {
+    /// Nothing but that.
+    Held,
+    /// The attempt has waited at the server, and the next is due now: it was woken, or has waited
+    /// for as long as it was to.
+    Waited { woken: bool, for_ever: bool },
+    /// There was no waiting at the server this time, because the rest is too short for it, say, or
+    /// because of what broke it off.
+    Unannounced {
+        remaining: Option<Duration>,
+        for_ever: bool,
+        cause: Option<Cause>,
+    },
+    /// Another was woken and has not come yet.
+    AnothersTurn,
+    /// The attempt was to wait at the server, and there is no waiting there: nothing was sent.
+    Untried,
+}
+
 /// How the lock is to be had.
 #[derive(Clone, Copy)]
 pub(super) enum Way<'a> {
     /// From nobody.
     Free,
+    /// The same, waiting at the server for it.
+    Waiting(Entry),
     /// From the holder who gave this token away.
     From(&'a Token),
 }
@@ -62,9 +88,18 @@ pub(super) fn attempt(
     let mut reconnected = false;
     loop {
         let (target, bound) = (site.target(&token), limits.step());
+        let half = site.timeouts.connect / 2;
+        let whole = limits.attempt_begun.plus(half) <= bound.end;
         let answer = match way {
             Way::Free => site.server.acquire(target, bound),
             Way::From(given) => site.server.adopt(target, given, bound),
+            Way::Waiting(entry) => {
+                match site.server.wait(target, entry, limits.blocking(), bound) {
+                    Ok(Waited::Taken { sent, fence }) => Ok(Acquired::Taken { sent, fence }),
+                    Ok(waited) => return held(token, waited),
+                    Err(fault) => Err(fault),
+                }
+            }
         };
         let fault = match answer {
             Ok(Acquired::Taken { sent, fence }) => {
@@ -77,7 +112,10 @@ pub(super) fn attempt(
                 };
                 return accept(site, confirmed, limits);
             }
-            Ok(Acquired::Held) => return Attempt::Held { token: Some(token) },
+            Ok(Acquired::Held) => {
+                let (token, seen) = (Some(token), Seen::Held);
+                return Attempt::Held { token, seen };
+            }
             Err(fault) => fault,
         };
         match fault.class {
@@ -87,16 +125,37 @@ pub(super) fn attempt(
             }
             Class::NotSent if !reconnected && !limits.is_cancelled() => reconnected = true,
             Class::NotSent | Class::NoLink | Class::NotRun => {
-                let cause = fault.cause;
+                let is_away = fault.class == Class::NoLink
+                    && (whole || !matches!(fault.cause, Cause::TimedOut { .. }));
                 return Attempt::NotNow {
-                    cause,
+                    cause: fault.cause,
                     token: Some(token),
+                    is_away,
                 };
             }
             Class::Refused | Class::WrongType => return Attempt::Never(fault),
             Class::Unknown => return settle(site, token, way, fault, limits),
         }
     }
+}
+
+fn held(token: Token, waited: Waited) -> Attempt {
+    let seen = match waited {
+        Waited::Again { woken, for_ever } => Seen::Waited { woken, for_ever },
+        Waited::Unannounced {
+            remaining,
+            for_ever,
+            cause,
+        } => Seen::Unannounced {
+            remaining,
+            for_ever,
+            cause,
+        },
+        Waited::AnothersTurn => Seen::AnothersTurn,
+        Waited::Taken { .. } | Waited::Untried => Seen::Untried,
+    };
+    let token = Some(token);
+    Attempt::Held { token, seen }
 }
 
 /// Settles a command that was sent whole and not answered: fence its link off, then ask
@@ -139,8 +198,11 @@ fn settle(
             Ok(Resolved::NotOurs { owner }) => {
                 site.counters.unknown_resolved.add_one();
                 return match (owner, way) {
-                    (Owner::Another, Way::Free) => Attempt::Held { token: None },
                     // For an adopter the other one may be the holder who gave the lock away.
+                    (Owner::Another, Way::Free | Way::Waiting(_)) => {
+                        let (token, seen) = (None, Seen::Held);
+                        Attempt::Held { token, seen }
+                    }
                     _ => Attempt::Settled { cause: fault.cause },
                 };
             }
@@ -217,14 +279,20 @@ fn accept(site: &Arc<Site>, confirmed: Confirmed, limits: &Limits<'_>) -> Attemp
     } = confirmed;
     let record = Record::new(site, token, fence, taken, sent, now);
     record.note_unanswered(unanswered);
-    let left = record.deadline().since(now);
+    fit(Arc::new(record), limits)
+}
+
+/// The same for a record that may have been handed over.
+pub(super) fn fit(record: Arc<Record>, limits: &Limits<'_>) -> Attempt {
+    let site = &record.site;
+    let left = record.deadline().since(site.clock.now());
     let danger = site.terms.danger();
     let cause = if left <= danger {
         Cause::TooLate { left, danger }
-    } else if site.fenced && fence.is_none() {
+    } else if site.fenced && record.fence.is_none() {
         Cause::FenceGone
     } else {
-        return Attempt::Taken(Arc::new(record));
+        return Attempt::Taken(record);
     };
     match give_back(&record, limits.left()) {
         Err(error) if !error.is_lost() => {
@@ -237,6 +305,10 @@ fn accept(site: &Arc<Site>, confirmed: Confirmed, limits: &Limits<'_>) -> Attemp
         }
         // It came from a settling, so that the link is new: worth another try at once.
         _ if matches!(cause, Cause::FenceGone) => Attempt::Settled { cause },
-        _ => Attempt::NotNow { cause, token: None },
+        _ => Attempt::NotNow {
+            cause,
+            token: None,
+            is_away: false,
+        },
     }
 }

@@ -1,8 +1,10 @@
 //! Ending a wait from another thread.
 
+use std::fmt;
+use std::mem;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -23,17 +25,31 @@ use crate::fork::Origin;
 /// std::thread::spawn(move || elsewhere.cancel()).join().unwrap();
 /// assert!(canceller.is_cancelled());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     origin: Origin,
     cancelled: AtomicBool,
-    mutex: Mutex<()>,
+    /// Those who wait elsewhere and have to be told.
+    watchers: Mutex<Vec<Weak<dyn Watcher>>>,
     changed: Condvar,
+}
+
+/// Somebody who waits for other things as well.
+pub(super) trait Watcher: Send + Sync {
+    /// Has him look again.
+    fn look(&self);
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Canceller {
@@ -54,7 +70,7 @@ impl Canceller {
             shared: Arc::new(Shared {
                 origin: Origin::here(),
                 cancelled: AtomicBool::new(false),
-                mutex: Mutex::new(()),
+                watchers: Mutex::default(),
                 changed: Condvar::new(),
             }),
         }
@@ -69,8 +85,11 @@ impl Canceller {
         }
         // Taken and let go: a waiter that has looked at the flag and not yet gone to sleep
         // holds it, and must not miss the notice.
-        drop(self.shared.mutex.lock());
+        let watchers = mem::take(&mut *self.shared.watchers.lock());
         self.shared.changed.notify_all();
+        for watcher in watchers.iter().filter_map(Weak::upgrade) {
+            watcher.look();
+        }
     }
 
     /// Whether [`cancel`](Self::cancel) has been called.
@@ -79,9 +98,16 @@ impl Canceller {
         self.shared.cancelled.load(Ordering::Acquire)
     }
 
+    /// Has `watcher` told when it is cancelled. One that comes too late has to look by itself.
+    pub(super) fn tell(&self, watcher: Weak<dyn Watcher>) {
+        let mut watchers = self.shared.watchers.lock();
+        watchers.retain(|watcher| watcher.strong_count() != 0);
+        watchers.push(watcher);
+    }
+
     /// Waits until `until` or until it is cancelled.
     pub(super) fn pause(&self, clock: &Clock, until: Time) {
-        let mut guard = self.shared.mutex.lock();
+        let mut guard = self.shared.watchers.lock();
         while !self.is_cancelled() && clock.now() < until {
             clock.park(&self.shared.changed, &mut guard, until);
         }

@@ -6,7 +6,7 @@ use super::canceller::Canceller;
 use crate::backoff::pause;
 use crate::clock::Time;
 use crate::keep::Base;
-use crate::server::Bound;
+use crate::server::{Blocking, Bound};
 
 /// What a caller waits through.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +61,11 @@ impl<'a> Limits<'a> {
         if self.canceller.is_some() {
             // A step cannot be cancelled, only what comes after it; so that a cancelled
             // wait ends within one command timeout, no step takes longer.
-            // Half of it may go into waiting for a turn, so that what is sent has its time.
+            // A quarter of it may go into waiting for a turn, so that what is sent has its time.
             let now = self.base.clock.now();
             let end = now.plus(command).min(self.end()).max(now);
             return Bound {
-                begin: now.plus(command / 2).min(end),
+                begin: now.plus(command / 4).min(end),
                 end,
                 urgent: self.had_no_turn,
             };
@@ -122,6 +122,24 @@ impl<'a> Limits<'a> {
 
     pub(super) const fn is_once(&self) -> bool {
         matches!(self.patience, Patience::Once)
+    }
+
+    /// When the caller stops waiting.
+    pub(super) const fn budget(&self) -> Time {
+        match self.patience {
+            Patience::Until(budget) => budget,
+            Patience::Once | Patience::WhileHeld => Time::MAX,
+        }
+    }
+
+    /// How long a wait at the server may block: it cannot be cancelled in the middle.
+    pub(super) fn blocking(&self) -> Blocking {
+        let half = self.base.timeouts.command / 2;
+        Blocking {
+            until: self.budget(),
+            longest: self.canceller.map_or(Duration::MAX, |_| half),
+            end: self.step().end,
+        }
     }
 
     /// Whether the budget is over.

@@ -3,6 +3,7 @@
 mod attempt;
 mod canceller;
 mod limits;
+mod place;
 mod wait;
 
 pub use canceller::Canceller;

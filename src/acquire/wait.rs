@@ -1,21 +1,21 @@
 //! The wait around the attempts: how long, through what, and what it was that took so long.
 
+mod judge;
+
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Way, attempt};
+use super::attempt::{Attempt, Seen, Way, attempt, fit};
 use super::canceller::Canceller;
 use super::limits::{Limits, Patience};
+use super::place::{Place, Reached};
 use crate::backoff::{Backoff, Pauses};
 use crate::clock::Time;
-use crate::error::{Action, Cause, Error, Kind, chain};
-use crate::keep::{Record, Site, give_back};
-use crate::server::Class;
+use crate::error::{Action, Cause, Error, Kind};
+use crate::keep::{Record, Site, give_back, occupy};
+use crate::server::Entry;
 use crate::token::Token;
-
-/// How often a waiter looks at what stands in its way.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Takes the lock. `None` if it is held and the caller does not wait, or was cancelled.
 pub(crate) fn acquire(
@@ -45,6 +45,18 @@ fn run(
         site,
         way,
         limits: Limits::new(&site.base, patience, canceller),
+        place: None,
+        spare: None,
+        entry: None,
+        found_held: false,
+        polls: false,
+        waited: Time::from_nanos(0),
+        vain: 0,
+        was_handed: false,
+        again: true,
+        in_doubt: false,
+        pauses: Backoff::POLL.pauses(),
+        outage: Backoff::OUTAGE.pauses(),
         unsettled: None,
         look_at: None,
         warned: false,
@@ -57,6 +69,28 @@ struct Waiter<'a> {
     site: &'a Arc<Site>,
     way: Way<'a>,
     limits: Limits<'a>,
+    /// Among the threads of this client that want the key; none before there are any others.
+    place: Option<Place<'a>>,
+    /// A token that was sent nowhere, or only where it has left nothing.
+    spare: Option<Token>,
+    /// How the next attempt waits at the server; `None` if it does not.
+    entry: Option<Entry>,
+    /// Whether an attempt has found it held since the last wait in memory.
+    found_held: bool,
+    /// Whether there is no waiting at the server for the attempt that is next.
+    polls: bool,
+    /// When it last came back from waiting at the server, and how often in a row it has at once.
+    waited: Time,
+    vain: u32,
+    /// Whether it was a neighbour who gave it: then he has made that known.
+    was_handed: bool,
+    /// What was settled as "did not run" is tried again at once, once: the link is new, so
+    /// that there is nothing to wait for.
+    again: bool,
+    /// Whether the last attempt stays unknown.
+    in_doubt: bool,
+    pauses: Pauses,
+    outage: Pauses,
     /// Why an earlier attempt of this very call is unknown and stays so.
     unsettled: Option<Cause>,
     /// When to look at the holder next; `None` before the lock was seen held.
@@ -72,82 +106,54 @@ enum Obstacle {
     Away(Cause),
 }
 
+/// What is to be done next.
+enum Next {
+    /// Another attempt, now.
+    Again,
+    /// Another attempt after a pause, unless the time is up by then.
+    After(Duration, Obstacle),
+    Done(Arc<Record>),
+}
+
+type Outcome = Result<Option<Arc<Record>>, Error>;
+
 impl Waiter<'_> {
-    fn run(mut self) -> Result<Option<Arc<Record>>, Error> {
-        let mut spare: Option<Token> = None;
-        let mut held = Backoff::POLL.pauses();
-        let mut away = Backoff::OUTAGE.pauses();
-        // What was settled as "did not run" is tried again at once, once: the link is new, so
-        // that there is nothing to wait for.
-        let mut again = true;
-        let mut in_doubt = false;
+    fn run(mut self) -> Outcome {
+        if self.queues() {
+            let pass = self
+                .site
+                .heirs
+                .pass(self.site.key(), !self.limits.outlasts_outages());
+            if pass.is_none_or(|start| start.behind) {
+                self.sit(pass.is_some())?;
+            }
+        }
         loop {
             if self.limits.is_cancelled() {
                 return self.cancelled();
             }
-            let token = match spare.take() {
-                Some(token) => token,
-                None => Token::fresh(self.site.label.as_deref())
-                    .map_err(|cause| self.site.unavailable(self.action(), cause))?,
+            let attempt = match self.wait_here()? {
+                Some(attempt) => attempt,
+                None if self.limits.is_cancelled() => return self.cancelled(),
+                None => {
+                    let token = self.token()?;
+                    let way = self.entry.map_or(self.way, Way::Waiting);
+                    attempt(self.site, token, way, &self.limits)
+                }
             };
-            let obstacle = match attempt(self.site, token, self.way, &self.limits) {
-                Attempt::Taken(record) => return self.taken(record),
-                Attempt::Held { token } => {
-                    in_doubt = false;
-                    self.site.counters.contended.add_one();
-                    if self.limits.is_once() {
-                        return Ok(None);
-                    }
-                    spare = token;
-                    Obstacle::Held
-                }
-                Attempt::Settled { .. } if again && !self.limits.is_over() => {
-                    again = false;
-                    continue;
-                }
-                Attempt::Settled { cause } | Attempt::NotNow { cause, token: None } => {
-                    self.away(cause)?
-                }
-                Attempt::NotNow { cause, token } => {
-                    spare = token;
-                    self.away(cause)?
-                }
-                Attempt::NoTurn { token, cause } => {
-                    spare = Some(token);
-                    if self.limits.is_once() {
-                        return Err(self.end(Obstacle::Away(cause)));
-                    }
-                    if !self.limits.is_over() {
-                        self.limits.next_attempt(false);
-                        continue;
-                    }
-                    Obstacle::Away(cause)
-                }
-                Attempt::Never(fault) => {
-                    return Err(self.site.error(self.action(), fault));
-                }
-                Attempt::Unknown { cause, reached } => {
-                    // Two in a row, and it is not others that this call waits for.
-                    let once_more = reached && !self.limits.is_once() && !in_doubt;
-                    let goes_on = self.limits.outlasts_outages() || once_more;
-                    in_doubt = true;
-                    if !goes_on {
-                        return Err(self.unknown(cause));
-                    }
-                    // Of several the last is told: all of them are why the end is unknown.
-                    self.unsettled = Some(cause);
-                    // Waited for like a held lock: our own record may stand there.
-                    Obstacle::Held
-                }
+            let next = match self.judge(attempt)? {
+                Some(next) => next,
+                None => return Ok(None),
+            };
+            let (pause, obstacle) = match next {
+                Next::Done(record) => return self.taken(record),
+                Next::Again => continue,
+                Next::After(pause, obstacle) => (pause, obstacle),
             };
             if self.limits.is_cancelled() {
                 return self.cancelled();
             }
             self.limits.next_attempt(true);
-            let pause = match &obstacle {
-                Obstacle::Held => self.between_looks(&mut held)?,
-                Obstacle::Away(_) => away.next_pause(),
-            };
             if !self.limits.is_over() {
                 self.limits.rest(self.site.clock.now().plus(pause));
             }
@@ -157,67 +163,91 @@ impl Waiter<'_> {
         }
     }
 
-    /// What a server that is away means for this call: an obstacle, or its end.
-    fn away(&mut self, cause: Cause) -> Result<Obstacle, Error> {
-        // A cancelled wait ends as such, at the next look.
-        if self.limits.outlasts_outages() || self.limits.is_cancelled() {
-            // Of a wait that goes on, or is cancelled, nobody hears it otherwise.
-            if !mem::replace(&mut self.told_away, true) {
-                say!(
-                    warn,
-                    target: "leasehold::acquire",
-                    "waiting for lock `{}`: {}", self.site.key().escape_debug(), chain(&cause)
-                );
-            }
-            return Ok(Obstacle::Away(cause));
-        }
-        Err(self.end(Obstacle::Away(cause)))
+    /// Whether this call waits its turn among the threads of this client. One attempt does not,
+    /// and one without any time left does not either: it would end before it had begun.
+    fn queues(&self) -> bool {
+        !self.limits.is_once() && !self.limits.is_over()
     }
 
-    /// The pause before the next try at a held lock: shorter if its time is up sooner.
-    fn between_looks(&mut self, pauses: &mut Pauses) -> Result<Duration, Error> {
-        let pause = pauses.next_pause();
-        let now = self.site.clock.now();
-        if self.look_at.is_some_and(|look_at| now < look_at) || self.limits.is_over() {
-            return Ok(pause);
+    /// Takes its place among the threads of this client, if it has none; `behind` others where it
+    /// is the first here.
+    fn sit(&mut self, behind: bool) -> Result<(), Error> {
+        if self.place.is_none() && self.queues() {
+            let token = self.token()?;
+            self.place = Some(Place::take(self.site, token, behind, &self.limits));
         }
-        self.look_at = Some(now.plus(LOOK_EVERY));
-        match self
-            .site
-            .server
-            .read(&self.site.keys, 0, self.limits.step())
-        {
-            Ok(Some(seen)) => match seen.remaining {
-                Some(remaining) => Ok(pause.min(remaining + Duration::from_millis(1))),
-                None => {
-                    self.warn_about_no_expiry();
-                    Ok(pause)
+        Ok(())
+    }
+
+    fn token(&mut self) -> Result<Token, Error> {
+        match self.spare.take() {
+            Some(token) => Ok(token),
+            None => Token::fresh(self.site.label.as_deref())
+                .map_err(|cause| self.site.unavailable(self.action(), cause)),
+        }
+    }
+
+    /// Waits in memory, if there is anything to wait for there. What comes of it may be as good as
+    /// an attempt.
+    fn wait_here(&mut self) -> Result<Option<Attempt>, Error> {
+        let Some(place) = self.place.as_mut().filter(|place| !place.is_ahead) else {
+            return Ok(None);
+        };
+        let reached = place.wait(&self.limits);
+        self.limits.next_attempt(true);
+        match reached {
+            // There is no time left to use it: it is the next one's.
+            Reached::Turn(_) if self.limits.is_over() => {
+                let word = place.word();
+                Err(self.end(self.obstacle(word)))
+            }
+            Reached::Turn(start) => {
+                if !start.fresh {
+                    self.spare = Some(place.token().clone());
                 }
-            },
-            Ok(None) => Ok(Duration::ZERO),
-            Err(fault) if fault.class == Class::WrongType => {
-                Err(self.site.error(self.action(), fault))
+                if start.pause {
+                    let pause = Backoff::COURTESY.pauses().next_pause();
+                    self.limits.rest(self.site.clock.now().plus(pause));
+                }
+                // Who comes from there just now does not ask the same question again.
+                let is_known = mem::take(&mut self.found_held);
+                self.entry = match (start.behind, is_known) {
+                    (true, _) => Some(Entry::Behind),
+                    (false, true) => Some(Entry::Try),
+                    (false, false) => None,
+                };
+                Ok(None)
             }
-            // Looking is a courtesy; the next try will tell what is wrong.
-            Err(_) => Ok(pause),
-        }
-    }
-
-    fn warn_about_no_expiry(&mut self) {
-        if !self.warned {
-            self.warned = true;
-            say!(
-                warn,
-                target: "leasehold::acquire",
-                "`{}` is held by a record without an expiry: it will not come free by itself",
-                self.site.key().escape_debug()
-            );
+            Reached::Yours(record) => {
+                self.place = None;
+                let attempt = fit(record, &self.limits);
+                self.was_handed = matches!(attempt, Attempt::Taken(_));
+                Ok(Some(attempt))
+            }
+            Reached::InDoubt(cause) => {
+                self.site.counters.unknown_unresolved.add_one();
+                let reached = true;
+                Ok(Some(Attempt::Unknown { cause, reached }))
+            }
+            Reached::Away(cause) => {
+                self.place = None;
+                Err(self.end(Obstacle::Away(cause)))
+            }
+            Reached::LeftInDoubt => {
+                self.unsettled = Some(Cause::HandOver);
+                if self.limits.is_cancelled() {
+                    return Ok(None);
+                }
+                Err(self.end(Obstacle::Held))
+            }
+            Reached::Over(_) if self.limits.is_cancelled() => Ok(None),
+            Reached::Over(word) => Err(self.end(self.obstacle(word))),
         }
     }
 
     const fn action(&self) -> Action {
         match self.way {
-            Way::Free => Action::Acquire,
+            Way::Free | Way::Waiting(_) => Action::Acquire,
             Way::From(_) => Action::Adopt,
         }
     }
@@ -230,6 +260,9 @@ impl Waiter<'_> {
                 Err(error) if !error.is_lost() => Err(error),
                 _ => self.cancelled(),
             };
+        }
+        if !self.was_handed {
+            occupy(&record);
         }
         Ok(Some(record))
     }

@@ -48,6 +48,8 @@ pub(crate) enum Cause {
     FenceGone,
     /// The lock was confirmed when no more than the danger margin was left.
     TooLate { left: Duration, danger: Duration },
+    /// A thread of this process was handing the lock over, and was not done with it.
+    HandOver,
     /// The operating system started no thread.
     Thread {
         name: &'static str,
@@ -104,6 +106,9 @@ impl fmt::Display for Cause {
                 "the fence counter `{}` holds something that is not a number",
                 counter.escape_debug()
             ),
+            Self::HandOver => {
+                f.write_str("another thread was handing the lock over, and is not done with it")
+            }
             Self::FenceGone => f.write_str("the fence counter is gone from the server"),
             Self::TooLate { left, danger } => write!(
                 f,

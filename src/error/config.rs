@@ -6,6 +6,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Config {
     EmptyKey,
+    SiblingKey {
+        key: String,
+    },
     EmptyLabel,
     LabelTooLong {
         length: usize,
@@ -72,6 +75,11 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EmptyKey => f.write_str("the key is empty"),
+            Self::SiblingKey { key } => write!(
+                f,
+                "`{}` is a key that the locks of another name keep their own things in",
+                key.escape_debug()
+            ),
             Self::EmptyLabel => f.write_str("the label is empty"),
             Self::LabelTooLong { length, most } => {
                 write!(f, "the label of {length} bytes is longer than {most}")

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::claim::Heirs;
 use super::keeper::Keeper;
 use super::watch::Watch;
 use crate::clock::Clock;
@@ -20,6 +21,7 @@ pub(crate) struct Base {
     pub(crate) counters: Arc<Counters>,
     pub(crate) origin: Origin,
     pub(crate) timeouts: Timeouts,
+    pub(crate) heirs: Heirs,
     pub(super) keeper: Keeper,
     pub(super) watch: Watch,
     numbers: AtomicU64,
@@ -38,6 +40,7 @@ impl Base {
         Self {
             server,
             name,
+            heirs: Heirs::new(clock.clone()),
             keeper: Keeper::new(clock.clone(), origin),
             watch: Watch::new(clock.clone(), origin),
             clock,

@@ -7,7 +7,8 @@ use super::{Base, Options, Record, Renewal, Site, Terms};
 use crate::clock::Time;
 use crate::clock::fake::FakeClock;
 use crate::server::{
-    Acquired, Answer, Bound, Broken, Courier, Fault, Keys, Seen, Target, Timeouts, Verbs, Wake,
+    Acquired, Answer, Blocking, Bound, Broken, Courier, Entry, Fault, Keys, Seen, Target, Timeouts,
+    Verbs, Waited, Wake,
 };
 use crate::stats::Counters;
 use crate::token::Token;
@@ -21,6 +22,9 @@ struct NoServer;
 impl Verbs for NoServer {
     fn acquire(&self, _: Target<'_>, _: Bound) -> Result<Acquired, Fault> {
         unreachable!("a record does not acquire")
+    }
+    fn wait(&self, _: Target<'_>, _: Entry, _: Blocking, _: Bound) -> Result<Waited, Fault> {
+        unreachable!("a record does not wait")
     }
     fn adopt(&self, _: Target<'_>, _: &Token, _: Bound) -> Result<Acquired, Fault> {
         unreachable!("a record does not adopt")

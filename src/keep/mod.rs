@@ -13,8 +13,10 @@
 mod agenda;
 mod base;
 mod callbacks;
+mod claim;
 #[cfg(test)]
 pub(crate) mod fake;
+mod heirs;
 mod keeper;
 mod kept;
 mod news;
@@ -34,6 +36,8 @@ mod watched;
 mod watching;
 
 pub(crate) use base::Base;
+pub(crate) use claim::{Claim, Handed, HeirSeat};
+pub(crate) use heirs::{Bid, occupy};
 pub(crate) use kept::keep;
 pub(crate) use reaper::reap;
 pub(crate) use record::{Record, Standing};

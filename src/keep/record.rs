@@ -208,6 +208,7 @@ impl Record {
                 Ok(_) => {
                     self.wake();
                     self.kick();
+                    self.site.heirs.look_again(self.site.key());
                     self.log(Standing::Lost(by));
                     return by;
                 }
@@ -368,7 +369,7 @@ impl Record {
         }
     }
 
-    pub(super) const fn number(&self) -> u64 {
+    pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::heirs::{Passed, hand_on};
 use super::kept::let_go;
 use super::reaper::reap;
 use super::record::{Before, Record};
@@ -16,7 +17,7 @@ use crate::token::Token;
 ///
 /// `Ok` only if the record was deleted by us. Never an unconditional delete.
 pub(crate) fn release(record: &Record) -> Result<(), Error> {
-    let (result, before) = delete(record, Duration::MAX);
+    let (result, before) = delete(record, Duration::MAX, true);
     match &result {
         Ok(()) => record.site.counters.released.add_one(),
         // A loss that somebody has seen before is counted and logged already.
@@ -37,7 +38,7 @@ pub(crate) fn release(record: &Record) -> Result<(), Error> {
 /// Gives back, within `most` and never longer than [`release`] takes, what was never handed
 /// out: it is neither a lease released nor one lost.
 pub(crate) fn give_back(record: &Record, most: Duration) -> Result<(), Error> {
-    delete(record, most).0
+    delete(record, most, false).0
 }
 
 /// Releases, by its token alone, what another handle or another process has taken.
@@ -56,6 +57,7 @@ pub(crate) fn release_given(site: &Arc<Site>, token: Token) -> Result<(), Error>
         is_given: true,
     }
     .settle(Bound::within(now, span, command).urgent())
+    .map(drop)
 }
 
 /// Ends the lease without a release: its token is given away.
@@ -64,9 +66,10 @@ pub(crate) fn give_away(record: &Record) {
     let now = site.clock.now();
     record.give_away(now);
     let_go(record, now.plus(site.terms.attempt()));
+    site.heirs.vacate(site.key(), record.number(), false);
 }
 
-fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
+fn delete(record: &Record, most: Duration, to_heir: bool) -> (Result<(), Error>, Before) {
     let site = &record.site;
     let span = site
         .terms
@@ -78,25 +81,58 @@ fn delete(record: &Record, most: Duration) -> (Result<(), Error>, Before) {
     // Before anything is sent: from here on nobody relies on the lease, so that a reply
     // lost on the way cannot leave a holder behind.
     let before = record.begin_release(now);
+    let (key, number) = (site.key(), record.number());
+    let to_heir = to_heir && before.lost.is_none();
+    let is_alone = site.heirs.depart_alone(key, number);
+    let heir = if is_alone {
+        None
+    } else {
+        let leaves_by = now.plus(span).min(record.stands_until());
+        site.heirs.depart(key, number, leaves_by, to_heir)
+    };
     // A renewal that came after the deletion would find nothing; one that is sent after this
     // call has returned would be a surprise.
     let_go(record, now.plus(site.terms.attempt().min(span)));
-    let result = Release {
+    let bound = Bound::within(now, span, site.timeouts.command).urgent();
+    let mut release = Release {
         record,
         before,
         unanswered: None,
         told_not_ours: false,
         is_given: false,
+    };
+    let passed = heir.map_or(Passed::Not(None), |heir| hand_on(record, &heir, bound));
+    let result = match passed {
+        Passed::On => return (Ok(()), before),
+        Passed::InDoubt { cause, longer } => {
+            return (Err(release.unknown(cause, longer)), before);
+        }
+        Passed::Not(unanswered) => {
+            // What was to hand it on is as good as a release: if it ran, ours has gone by it.
+            if let Some(fault) = unanswered {
+                release.told_not_ours = fault.told_not_ours;
+                release.unanswered = Some((fault.cause, fault.broken));
+            }
+            release.settle(bound)
+        }
+    };
+    let others_wait = matches!(result, Ok(OthersWait(true)));
+    if !is_alone {
+        site.heirs.vacate(key, number, others_wait);
+    } else if others_wait {
+        site.heirs.owe(key);
     }
-    .settle(Bound::within(now, span, site.timeouts.command).urgent());
-    (result, before)
+    (result.map(drop), before)
 }
+
+/// Whether another process waits for what was released.
+struct OthersWait(bool);
 
 struct Release<'a> {
     record: &'a Record,
     before: Before,
     /// A release of this very call that was sent whole and not answered.
-    unanswered: Option<(Cause, Option<Box<Broken>>)>,
+    unanswered: Option<(Cause, Option<Broken>)>,
     /// The server has said "not yours" before a reply was lost: then our own deletion is not
     /// what a later look finds.
     told_not_ours: bool,
@@ -105,7 +141,7 @@ struct Release<'a> {
 }
 
 impl Release<'_> {
-    fn settle(mut self, bound: Bound) -> Result<(), Error> {
+    fn settle(mut self, bound: Bound) -> Result<OthersWait, Error> {
         let end = bound.end;
         let site = &self.record.site;
         let mut pauses = Backoff::OUTAGE.pauses();
@@ -113,7 +149,7 @@ impl Release<'_> {
             let broken = self
                 .unanswered
                 .as_ref()
-                .and_then(|(_, broken)| broken.as_deref());
+                .and_then(|(_, broken)| broken.as_ref());
             let target = site.target(&self.record.token);
             let fault = match site.server.release(target, broken, bound) {
                 Ok(answer) => return self.judge(answer),
@@ -140,7 +176,7 @@ impl Release<'_> {
                         now
                     };
                     if end <= next {
-                        return Err(self.unknown(fault.cause));
+                        return Err(self.unknown(fault.cause, Duration::ZERO));
                     }
                     // The first broken link is the one to fence off: it may carry the
                     // release that did the work. A second one carries the same script, which
@@ -151,14 +187,14 @@ impl Release<'_> {
                 }
                 Class::Refused | Class::WrongType => {
                     return Err(match self.unanswered.take() {
-                        Some(_) => self.unknown(fault.cause),
+                        Some(_) => self.unknown(fault.cause, Duration::ZERO),
                         None => site.error(Action::Release, fault),
                     });
                 }
                 Class::NoTurn | Class::NoLink | Class::NotSent | Class::NotRun => {
                     let next = site.clock.now().plus(pauses.next_pause());
                     if end <= next {
-                        return Err(self.unknown(fault.cause));
+                        return Err(self.unknown(fault.cause, Duration::ZERO));
                     }
                     pause(&site.clock, next);
                 }
@@ -166,14 +202,14 @@ impl Release<'_> {
         }
     }
 
-    fn judge(mut self, answer: Answer) -> Result<(), Error> {
+    fn judge(mut self, answer: Answer) -> Result<OthersWait, Error> {
         let site = &self.record.site;
         let unanswered = self.unanswered.take();
         if answer.owner == Owner::Ours {
             if unanswered.is_some() {
                 site.counters.unknown_resolved.add_one();
             }
-            return Ok(());
+            return Ok(OthersWait(answer.others_wait));
         }
         let in_time = self
             .before
@@ -184,7 +220,7 @@ impl Release<'_> {
                 return Err(Error::lost(site.key(), self.lost_by(answer.owner)));
             }
             // The record may stand on the primary that this server is perhaps a replica of.
-            return Err(self.unknown(Cause::RoleUntold));
+            return Err(self.unknown(Cause::RoleUntold, Duration::ZERO));
         };
         if self.told_not_ours && answer.proven && answer.shares_history {
             return Err(Error::lost(site.key(), self.lost_by(answer.owner)));
@@ -194,9 +230,9 @@ impl Release<'_> {
             // whoever holds the key now has found it free, and the server is not one that
             // was started anew or promoted, and came back without it.
             site.counters.unknown_resolved.add_one();
-            return Ok(());
+            return Ok(OthersWait(false));
         }
-        Err(self.unknown(cause))
+        Err(self.unknown(cause, Duration::ZERO))
     }
 
     fn lost_by(&self, owner: Owner) -> LostBy {
@@ -212,7 +248,8 @@ impl Release<'_> {
         }
     }
 
-    fn unknown(&self, cause: Cause) -> Error {
+    /// Not settled: our record may stand to its end, and what it was to make room for `longer`.
+    fn unknown(&self, cause: Cause, longer: Duration) -> Error {
         let site = &self.record.site;
         site.counters.unknown_unresolved.add_one();
         // It goes on where nobody waits for it.
@@ -223,7 +260,8 @@ impl Release<'_> {
             until: if self.is_given {
                 None
             } else {
-                site.clock.instant_of(self.record.stands_until())
+                site.clock
+                    .instant_of(self.record.stands_until().plus(longer))
             },
         };
         Error::new(kind, Some(cause))

@@ -198,11 +198,16 @@ impl LockBuilder {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for an empty key, a label that is empty, too long or has
-    /// a control character, and options that break a rule stated at their setters.
+    /// [`is_config`](Error::is_config) for an empty key, one that ends in `:leasehold:fence`,
+    /// `:leasehold:waiting` or `:leasehold:wake` (the locks of another name keep their own things
+    /// there), a label that is empty, too long or has a control character, and options that break a
+    /// rule stated at their setters.
     pub fn build(self) -> Result<Lock, Error> {
         if self.key.is_empty() {
             return Err(Error::config(Config::EmptyKey));
+        }
+        if Keys::is_sibling(&self.key) {
+            return Err(Error::config(Config::SiblingKey { key: self.key }));
         }
         if let Some(label) = &self.label {
             token::check_label(label).map_err(Error::config)?;

@@ -39,8 +39,10 @@ use crate::token::Token;
 /// # }
 /// ```
 ///
-/// In this version a waiter polls with pauses that double from 2 ms up to 50 ms, each cut by up
-/// to a half at random: no order among waiters is promised.
+/// Threads of one client wait in the order in which they came, whichever of its `Lock`s for the key
+/// they use; among processes one who came later may be served first, after a second. See
+/// [Waiting](crate#waiting). `try_acquire` does not wait in line, and may be served before those who
+/// do.
 #[derive(Clone)]
 pub struct Lock {
     site: Arc<Site>,
@@ -100,8 +102,8 @@ impl Lock {
     /// is no limit.
     ///
     /// It does not go past its budget by more than one command timeout: a command that is on
-    /// its way is read on for. With a `timeout` of zero it makes one attempt, unless all
-    /// links are busy.
+    /// its way is read on for, and so is a lock that a neighbour is handing over. With a `timeout`
+    /// of zero it makes one attempt, unless all links are busy.
     ///
     /// # Errors
     ///
@@ -128,8 +130,9 @@ impl Lock {
     /// Waits until `deadline`, or without limit if there is none, and ends as `None` when
     /// `canceller` is used.
     ///
-    /// A cancelled wait ends within one command timeout: to that end every step of it, the
-    /// opening of a link included, takes no longer. If its command had just taken the lock,
+    /// A cancelled wait ends within one command timeout, and at once where it waits for a neighbour:
+    /// to that end every step of it, the opening of a link and being blocked until somebody is woken
+    /// included, takes no longer. If its command had just taken the lock,
     /// the lock is given back first, which on a slow server takes a second one: leaving no
     /// record behind comes before the time.
     ///

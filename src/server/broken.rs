@@ -1,153 +1,147 @@
-//! What is left of a link that broke with a command unanswered.
+//! What is left of a link that broke with commands unanswered, and fencing it off.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
-use socket2::Socket;
+use super::class::Class;
+use super::fencing::{Fencing, Stage};
+use super::wire::{Connection, Identity, Wire};
+use crate::clock::{Clock, Time};
 
-/// A link that broke with a command unanswered. It keeps the socket open, so that the
-/// server still knows the connection by its id and address until it is fenced off, and it
-/// carries no further command.
-#[derive(Debug)]
+/// A link on which a command went unanswered. Its socket is kept open, so that the server still
+/// knows the connection by its id and address until it is fenced off.
+///
+/// All whose commands went unanswered on it share one: what one of them has fenced off is fenced
+/// off for each.
+#[derive(Clone, Debug)]
 pub(crate) struct Broken {
-    identity: Identity,
-    /// Never read from and never written to again.
-    _socket: Socket,
-    /// Set when it is proven that the server has no such connection any more: nothing that
-    /// was sent on it can run.
-    fenced_off: AtomicBool,
+    wire: Arc<Wire>,
+    /// Which convoy the command was in, where its owner has gone before the others: once that has
+    /// arrived, nothing of it can run any more, and nothing has to be killed.
+    voyage: Option<u64>,
+}
+
+/// What is to be done about a broken link before it can be asked what came of its commands.
+pub(super) enum Fence<'a> {
+    /// The caller is the one to fence it off; the others wait for it.
+    Yours(Fencer<'a>),
+    /// It is over, one way or the other: there is nothing more to kill.
+    Over,
+    /// Somebody is still at it, and the time is up.
+    TooLate,
+    /// Somebody has just tried in vain, and this is what he has met: who waited would meet the
+    /// same, one after the other.
+    Failed(Class),
 }
 
 impl Broken {
-    pub(super) const fn new(socket: Socket, identity: Identity) -> Self {
+    /// Of a link that nobody reads on.
+    pub(super) fn ended(wire: &Arc<Wire>) -> Self {
+        wire.fencing.lock().end();
         Self {
-            identity,
-            _socket: socket,
-            fenced_off: AtomicBool::new(false),
+            wire: Arc::clone(wire),
+            voyage: None,
         }
     }
 
-    /// The connection to kill: none if that has been done already, or if the server never
-    /// told its name.
-    pub(super) fn to_kill(&self) -> Option<&Connection> {
-        if self.is_fenced_off() {
-            return None;
-        }
-        self.identity.connection.as_ref()
-    }
-
-    /// Takes the answer to `CLIENT KILL` that came over a link of the identity `asked`.
-    ///
-    /// 1 is a barrier. 0 says that there is no such connection, which is one too, if it is
-    /// the same run of the same server that says so; from any other server it says nothing.
-    /// It is noted here, because a second try would find nothing to kill.
-    pub(super) fn note_killed(&self, killed: i64, asked: &Identity) {
-        if killed == 1 || (killed == 0 && self.identity.same_run(asked) == Some(true)) {
-            self.fenced_off.store(true, Ordering::Release);
+    /// Of a link on which others still wait for their replies.
+    pub(super) fn under_way(wire: &Arc<Wire>, voyage: u64) -> Self {
+        Self {
+            wire: Arc::clone(wire),
+            voyage: Some(voyage),
         }
     }
 
+    /// Waits, until `until`, for others who are fencing it off. One is enough, and each needs a
+    /// link of its own: hundreds of callers may have shared this one. It also waits for those who
+    /// still read replies on it: killing it would leave them without.
+    pub(super) fn fence(&self, clock: &Clock, until: Time) -> Fence<'_> {
+        let mut fencing = self.wire.fencing.lock();
+        let failures = fencing.failures;
+        loop {
+            let now = clock.now();
+            if self.has_arrived(&fencing) {
+                return Fence::Over;
+            }
+            let wait = match fencing.stage {
+                Stage::Done | Stage::Refused => return Fence::Over,
+                _ if fencing.failures != failures => return Fence::Failed(fencing.failure),
+                Stage::Underway => until,
+                Stage::Open if now < fencing.read_by => until.min(fencing.read_by),
+                Stage::Open if now < fencing.next_try => return Fence::Failed(fencing.failure),
+                Stage::Open if self.wire.identity().connection.is_none() => {
+                    fencing.stage = Stage::Refused;
+                    return Fence::Over;
+                }
+                Stage::Open => {
+                    fencing.stage = Stage::Underway;
+                    return Fence::Yours(Fencer { broken: self });
+                }
+            };
+            if until <= now {
+                return Fence::TooLate;
+            }
+            clock.park(&self.wire.fenced, &mut fencing, wait);
+        }
+    }
+
+    fn has_arrived(&self, fencing: &Fencing) -> bool {
+        self.voyage.is_some_and(|voyage| voyage <= fencing.arrived)
+    }
+
+    /// Whether nothing that was sent on it and not answered can run any more.
     pub(super) fn is_fenced_off(&self) -> bool {
-        self.fenced_off.load(Ordering::Acquire)
+        let fencing = self.wire.fencing.lock();
+        fencing.stage == Stage::Done || self.has_arrived(&fencing)
     }
 
     /// Whether `other` is known to lead to the same history of data as this link did: only
     /// then is what is missing there known to have been removed by a command.
     pub(super) fn shares_history(&self, other: &Identity) -> bool {
-        self.identity.history.is_some() && self.identity.history == other.history
+        let history = &self.wire.identity().history;
+        history.is_some() && *history == other.history
     }
 }
 
-/// A link as the server knows it, as far as it tells.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) connection: Option<Connection>,
-    /// The server's own random name for this run of its process.
-    pub(crate) run: Option<String>,
-    /// The name of its replication history, which is another one after a restart and after a
-    /// promotion: then data may have been lost without a command.
-    pub(crate) history: Option<String>,
+/// The right to fence a broken link off. It goes to the next where nothing came of it.
+pub(super) struct Fencer<'a> {
+    broken: &'a Broken,
 }
 
-impl Identity {
-    fn same_run(&self, other: &Self) -> Option<bool> {
-        Some(self.run.as_ref()? == other.run.as_ref()?)
+impl Fencer<'_> {
+    /// The connection to kill; none if the server never told its name.
+    pub(super) fn to_kill(&self) -> Option<&Connection> {
+        self.broken.wire.identity().connection.as_ref()
     }
-}
 
-/// A connection by its id and its address: both are needed, because ids start again when a
-/// server restarts, and a stranger may have the old one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Connection {
-    pub(crate) id: String,
-    pub(crate) addr: String,
-}
-
-impl Connection {
-    /// Reads the line that `CLIENT INFO` answers.
-    pub(crate) fn from_client_info(info: &str) -> Option<Self> {
-        let id = info.split_once("id=")?.1.split(' ').next()?;
-        // The address of a unix socket is its path, which may hold spaces: it ends where
-        // the next field begins.
-        let rest = info.split_once(" addr=")?.1;
-        let addr = match rest.split_once(" laddr=") {
-            Some((addr, _)) => addr,
-            None => rest.split(' ').next()?,
+    /// Takes the answer to `CLIENT KILL` that came over a link of the identity `asked`; `None`
+    /// where it was refused, or where there was nothing to kill.
+    ///
+    /// 1 is a barrier. 0 says that there is no such connection, which is one too, if it is
+    /// the same run of the same server that says so; from any other server it says nothing.
+    /// It is noted, because a second try would find nothing to kill.
+    pub(super) fn note(&self, killed: Option<i64>, asked: &Identity) {
+        let is_done = match killed {
+            Some(1) => true,
+            Some(0) => self.broken.wire.identity().is_of_same_run(asked),
+            _ => false,
         };
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_digit()) || addr.is_empty() {
-            return None;
+        self.broken.wire.fencing.lock().stage = if is_done { Stage::Done } else { Stage::Refused };
+        self.broken.wire.fenced.notify_all();
+    }
+
+    /// Notes that it came to nothing, for whatever anybody else would meet as well.
+    pub(super) fn failed(&self, class: Class, now: Time) {
+        self.broken.wire.fencing.lock().fail(class, now);
+    }
+}
+
+impl Drop for Fencer<'_> {
+    fn drop(&mut self) {
+        let mut fencing = self.broken.wire.fencing.lock();
+        if fencing.stage == Stage::Underway {
+            fencing.stage = Stage::Open;
         }
-        Some(Self {
-            id: id.to_owned(),
-            addr: addr.to_owned(),
-        })
-    }
-}
-
-/// The value of one field in what `INFO` answers.
-pub(super) fn field_of_info(info: &str, field: &str) -> Option<String> {
-    info.lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .map(|value| value.trim().to_owned())
-        .filter(|value| !value.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_is_known_by_its_id_and_address() {
-        let tcp = "id=7 addr=127.0.0.1:5555 laddr=127.0.0.1:6379 fd=8 name= age=0";
-        assert_eq!(
-            Connection::from_client_info(tcp),
-            Some(Connection {
-                id: "7".to_owned(),
-                addr: "127.0.0.1:5555".to_owned(),
-            })
-        );
-        let unix = "id=12 addr=/tmp/a b/redis.sock:0 laddr=/tmp/a b/redis.sock:0 fd=8";
-        assert_eq!(
-            Connection::from_client_info(unix).map(|connection| connection.addr),
-            Some("/tmp/a b/redis.sock:0".to_owned())
-        );
-        assert_eq!(Connection::from_client_info("id= addr=1"), None);
-        assert_eq!(Connection::from_client_info("nonsense"), None);
-    }
-
-    #[test]
-    fn a_run_is_the_same_only_where_both_sides_know_it() {
-        let of = |run: Option<&str>| Identity {
-            connection: None,
-            run: run.map(str::to_owned),
-            history: None,
-        };
-        assert_eq!(of(Some("a")).same_run(&of(Some("a"))), Some(true));
-        assert_eq!(of(Some("a")).same_run(&of(Some("b"))), Some(false));
-        assert_eq!(of(None).same_run(&of(Some("b"))), None);
-        assert_eq!(of(None).same_run(&of(None)), None);
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\ntcp_port:1\r\n";
-        assert_eq!(field_of_info(info, "run_id").as_deref(), Some("0a1b"));
-        assert_eq!(field_of_info(info, "run"), None);
-        assert_eq!(field_of_info("run_id:\r\n", "run_id"), None);
+        drop(fencing);
+        self.broken.wire.fenced.notify_all();
     }
 }

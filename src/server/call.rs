@@ -2,13 +2,15 @@
 
 use redis::Value;
 
-use super::broken::{Broken, Connection};
+use super::broken::{Broken, Fencer};
 use super::command::{Batch, Decimal};
 use super::fault::{Class, Fault, class_of};
 use super::link::Link;
+use super::request::{COURTESY, Replies, Request};
 use super::scripts::Script;
 use super::target::Owner;
 use super::verbs::Answer;
+use super::wire::{Connection, Identity};
 use crate::clock::Time;
 use crate::error::Cause;
 
@@ -25,30 +27,73 @@ pub(super) struct Call<'a> {
     pub(super) draws_fence: bool,
 }
 
-/// What is asked on the same link right before a script, in the same round trip.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Preface<'a> {
-    /// The link to fence off.
-    broken: Option<&'a Broken>,
+/// A call as it goes out: by the script's digest or with its text, with or without a question
+/// for the server's role before it. All of it in one piece, so that it is one server that
+/// answers.
+struct Question<'a> {
+    call: &'a Call<'a>,
     role: bool,
+    text: bool,
 }
 
-impl<'a> Preface<'a> {
-    /// Asks for the role of the server.
-    pub(super) const fn role() -> Self {
-        Self {
-            broken: None,
-            role: true,
+impl Request for Question<'_> {
+    fn pack(&self, batch: &mut Batch) {
+        let script = self.call.script;
+        if self.role {
+            batch.push(&[b"ROLE"]);
+        }
+        if self.text {
+            self.call.pack(batch, b"EVAL", script.code().as_bytes());
+            batch.push(&[b"SCRIPT", b"LOAD", script.code().as_bytes()]);
+        } else {
+            self.call
+                .pack(batch, b"EVALSHA", script.digest().as_bytes());
         }
     }
 
-    /// Fences `broken` off, and asks for the role.
-    pub(super) const fn fencing_off(broken: &'a Broken) -> Self {
-        Self {
-            broken: Some(broken),
-            role: true,
+    fn commands(&self) -> &'static [&'static str] {
+        match (self.role, self.text) {
+            (false, false) => &["EVALSHA"],
+            (true, false) => &["ROLE", "EVALSHA"],
+            // Proxies and restricted users may not load; then the next call comes here too.
+            (false, true) => &["EVAL", COURTESY],
+            (true, true) => &["ROLE", "EVAL", COURTESY],
         }
     }
+}
+
+/// The end of another link.
+struct Kill<'a>(&'a Connection);
+
+impl Request for Kill<'_> {
+    fn pack(&self, batch: &mut Batch) {
+        let Connection { id, addr } = self.0;
+        let (id, addr) = (id.as_bytes(), addr.as_bytes());
+        batch.push(&[b"CLIENT", b"KILL", b"ID", id, b"ADDR", addr]);
+    }
+
+    fn commands(&self) -> &'static [&'static str] {
+        &["CLIENT KILL"]
+    }
+}
+
+/// Fences a broken link off over another one. It is over then, one way or the other, unless the
+/// server could not do it at the moment.
+pub(super) fn fence_off(fencer: &Fencer<'_>, link: &mut Link, end: Time) -> Result<(), Fault> {
+    let Some(connection) = fencer.to_kill() else {
+        fencer.note(None, link.wire().identity());
+        return Ok(());
+    };
+    let mut replies = link.exchange(&Kill(connection), end)?;
+    let killed = match replies.take(0) {
+        Value::Int(killed) => Some(killed),
+        Value::ServerError(error) if class_of(&error) == Class::NotRun => {
+            return Err(replies.refused("CLIENT KILL", link.server(), &error));
+        }
+        _ => None,
+    };
+    fencer.note(killed, replies.identity());
+    Ok(())
 }
 
 /// The role of a server, as it tells it.
@@ -63,33 +108,53 @@ pub(super) enum Role {
 }
 
 /// The replies to a call; the value may be an error of the server.
-pub(super) struct Outcome {
+pub(super) struct Outcome<'a> {
     pub(super) value: Value,
-    pub(super) sent: Time,
-    barrier: bool,
-    shares_history: bool,
     role: Role,
+    replies: Replies,
+    server: &'a str,
 }
 
-impl Outcome {
+impl Outcome<'_> {
     /// Whether the server is a known primary; a known replica is a fault, and its link is
     /// given up, so that the next one is looked up anew.
-    pub(super) fn proven(&self, link: &mut Link, command: &'static str) -> Result<bool, Fault> {
-        if self.role == Role::Replica {
-            link.give_up();
-            let cause = Cause::Replica {
-                server: link.server().to_string(),
-            };
-            return Err(Fault::new(Class::NotRun, command, cause));
-        }
-        if self.role == Role::NotNow {
-            let cause = Cause::RoleNotNow {
-                server: link.server().to_string(),
-            };
-            return Err(Fault::new(Class::NotRun, command, cause));
-        }
-        Ok(self.role == Role::Primary)
+    pub(super) fn proven(&self, command: &'static str) -> Result<bool, Fault> {
+        let server = || self.server.to_owned();
+        let cause = match self.role {
+            Role::Primary => return Ok(true),
+            Role::Untold => return Ok(false),
+            Role::Replica => {
+                self.replies.give_up();
+                Cause::Replica { server: server() }
+            }
+            Role::NotNow => Cause::RoleNotNow { server: server() },
+        };
+        Err(Fault::new(Class::NotRun, command, cause))
     }
+
+    pub(super) fn refused(&self, command: &'static str, error: &redis::ServerError) -> Fault {
+        self.replies.refused(command, self.server, error)
+    }
+
+    pub(super) fn unexpected(&self, command: &'static str) -> Fault {
+        self.replies.unexpected(command, self.server)
+    }
+
+    /// The clock before the call went out.
+    pub(super) const fn sent(&self) -> Time {
+        self.replies.sent
+    }
+
+    fn identity(&self) -> &Identity {
+        self.replies.identity()
+    }
+}
+
+/// How a call gets to a server and back.
+pub(super) trait Carrier {
+    fn carry(&mut self, request: &dyn Request) -> Result<Replies, Fault>;
+
+    fn server(&self) -> &str;
 }
 
 impl Call<'_> {
@@ -110,7 +175,7 @@ impl Call<'_> {
     }
 
     /// A fence counter that cannot be drawn from: another try meets it again.
-    fn counter_refused(&self, code: i64) -> Fault {
+    pub(super) fn counter_refused(&self, code: i64) -> Fault {
         let counter = self.keys.last().copied().unwrap_or_default();
         let cause = Cause::Counter {
             counter: String::from_utf8_lossy(counter).into_owned(),
@@ -120,141 +185,111 @@ impl Call<'_> {
     }
 
     /// Calls the script by its digest, and with its text where the server does not have it.
-    pub(super) fn evaluate(
+    pub(super) fn evaluate<'a>(
         &self,
-        link: &mut Link,
-        preface: &Preface<'_>,
-        end: Time,
-    ) -> Result<Outcome, Fault> {
-        let command = self.command();
-        link.batch.clear();
-        let kill = preface.broken.and_then(Broken::to_kill);
-        if let Some(Connection { id, addr }) = kill {
-            link.batch.push(&[
-                b"CLIENT",
-                b"KILL",
-                b"ID",
-                id.as_bytes(),
-                b"ADDR",
-                addr.as_bytes(),
-            ]);
-        }
-        if preface.role {
-            link.batch.push(&[b"ROLE"]);
-        }
-        self.pack(&mut link.batch, b"EVALSHA", self.script.digest().as_bytes());
-        let sent = link.send(command, end)?;
-        if kill.is_some() {
-            let killed = link.reply("CLIENT KILL")?;
-            if let (Value::Int(killed), Some(broken)) = (killed, preface.broken) {
-                broken.note_killed(killed, link.identity());
+        role: bool,
+        carrier: &'a mut dyn Carrier,
+    ) -> Result<Outcome<'a>, Fault> {
+        let mut text = false;
+        loop {
+            let question = Question {
+                call: self,
+                role,
+                text,
+            };
+            let mut replies = carrier.carry(&question)?;
+            let value = replies.take(usize::from(role));
+            if !text && matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT") {
+                // With its role once more: it is to be that of the server that runs it.
+                text = true;
+                continue;
             }
+            let role = if role {
+                role_of(&replies.take(0))
+            } else {
+                Role::Untold
+            };
+            return Ok(Outcome {
+                value,
+                role,
+                replies,
+                server: carrier.server(),
+            });
         }
-        let mut role = if preface.role {
-            role_of(&link.reply("ROLE")?)
-        } else {
-            Role::Untold
-        };
-        let mut value = link.reply(command)?;
-        if matches!(&value, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-            link.batch.clear();
-            // Once more: the role is to be that of the server that runs it.
-            if preface.role {
-                link.batch.push(&[b"ROLE"]);
-            }
-            self.pack(&mut link.batch, b"EVAL", self.script.code().as_bytes());
-            link.batch
-                .push(&[b"SCRIPT", b"LOAD", self.script.code().as_bytes()]);
-            link.send("EVAL", end)?;
-            if preface.role {
-                role = role_of(&link.reply("ROLE")?);
-            }
-            value = link.reply("EVAL")?;
-            // Proxies and restricted users may not load; then the next call comes here too.
-            // The answer is in hand: a lost reply to this costs the link and nothing else.
-            if link.reply("SCRIPT LOAD").is_err() {
-                link.give_up();
-            }
-        }
-        Ok(Outcome {
-            value,
-            sent,
-            barrier: preface.broken.is_some_and(Broken::is_fenced_off),
-            shares_history: preface
-                .broken
-                .is_some_and(|broken| broken.shares_history(link.identity())),
-            role,
-        })
     }
 
+    /// The same, and what the answer says of the record. `after` is the link that was fenced off
+    /// before, if any.
     pub(super) fn run(
         &self,
-        link: &mut Link,
-        preface: &Preface<'_>,
-        end: Time,
+        role: bool,
+        after: Option<&Broken>,
+        carrier: &mut dyn Carrier,
     ) -> Result<Answer, Fault> {
-        let outcome = self.evaluate(link, preface, end)?;
+        let outcome = self.evaluate(role, carrier)?;
+        let mut others_wait = false;
         let (owner, fence) = match &outcome.value {
             Value::Int(fence @ 1..) if self.draws_fence => {
                 (Owner::Ours, Some(fence.unsigned_abs()))
             }
-            Value::Int(1) => (Owner::Ours, None),
+            Value::Int(code @ (1 | 2)) => {
+                others_wait = *code == 2;
+                (Owner::Ours, None)
+            }
             Value::Int(code @ (0 | -1)) => (owner_of(*code), None),
             Value::Int(code @ (-2 | -3)) => return Err(self.counter_refused(*code)),
             Value::Array(items) => match &items[..] {
                 [Value::Int(1), Value::BulkString(counter)] => (Owner::Ours, number(counter)),
                 [Value::Int(1), Value::Nil] => (Owner::Ours, None),
-                _ => return Err(unexpected(link, self.command())),
+                _ => return Err(outcome.unexpected(self.command())),
             },
             Value::ServerError(error) => {
-                let fault = server_error(link, self.command(), error);
+                let fault = outcome.refused(self.command(), error);
                 if fault.class != Class::WrongType || !self.compares {
                     return Err(fault);
                 }
                 // A list, say, is not our record.
                 (Owner::Another, None)
             }
-            _ => return Err(unexpected(link, self.command())),
+            _ => return Err(outcome.unexpected(self.command())),
         };
         // A script that found the record ours has written, which a replica cannot.
         let proven = match owner {
             Owner::Ours => true,
-            Owner::Gone | Owner::Another => outcome.proven(link, self.command())?,
+            Owner::Gone | Owner::Another => outcome.proven(self.command())?,
         };
         Ok(Answer {
             owner,
             proven,
-            barrier: outcome.barrier,
-            shares_history: outcome.shares_history,
-            sent: outcome.sent,
+            barrier: after.is_some_and(Broken::is_fenced_off),
+            shares_history: after.is_some_and(|broken| broken.shares_history(outcome.identity())),
+            sent: outcome.sent(),
             fence,
+            others_wait,
         })
     }
 }
 
-/// A server's own error. One that does not say whether the command ran ends the link.
-pub(super) fn server_error(
-    link: &mut Link,
-    command: &'static str,
-    error: &redis::ServerError,
-) -> Fault {
-    let fault = Fault::of_reply(command, link.server(), error);
-    if fault.class == Class::Unknown || fault.is_of_a_replica() {
-        link.give_up();
-    }
-    fault
+/// A link that is one caller's for a time.
+pub(super) struct Alone<'a> {
+    pub(super) link: &'a mut Link,
+    pub(super) end: Time,
 }
 
-/// A reply of a kind that the command cannot have: nobody knows what has been run.
-pub(super) fn unexpected(link: &mut Link, command: &'static str) -> Fault {
-    link.give_up();
-    Fault::new(Class::Unknown, command, link.garbage(command))
+impl Carrier for Alone<'_> {
+    fn carry(&mut self, request: &dyn Request) -> Result<Replies, Fault> {
+        self.link.exchange(request, self.end)
+    }
+
+    fn server(&self) -> &str {
+        self.link.server()
+    }
 }
 
 /// What the compare scripts answer, as a number.
 pub(super) const fn owner_of(code: i64) -> Owner {
     match code {
-        1 => Owner::Ours,
+        1 | 2 => Owner::Ours,
         0 => Owner::Gone,
         _ => Owner::Another,
     }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most memory that an empty batch keeps.
+const MOST_KEPT: usize = 32 * 1024;
+
 /// A batch of packed commands.
 ///
 /// `redis::Cmd` packs as well, at the price of allocations for each command (two with a
@@ -15,6 +18,10 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
+        // One long request, or a crowd of them, is no reason to keep so much for ever.
+        if MOST_KEPT < self.bytes.capacity() {
+            self.bytes.shrink_to(MOST_KEPT);
+        }
         self.first_end = 0;
     }
 
@@ -46,6 +53,21 @@ impl Batch {
         if self.first_end == 0 {
             self.first_end = self.bytes.len();
         }
+    }
+
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(capacity),
+            first_end: 0,
+        }
+    }
+
+    /// Appends commands that were packed elsewhere.
+    pub(super) fn append(&mut self, other: &Self) {
+        if self.first_end == 0 {
+            self.first_end = other.first_end;
+        }
+        self.bytes.extend_from_slice(&other.bytes);
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

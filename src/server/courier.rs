@@ -10,24 +10,20 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::address::Address;
 use super::errand::{Courier, Errand, Landed, Wake};
 use super::fault::{Class, Fault};
 use super::flight::{Flight, Heard};
 use super::line::Line;
 use super::lines::{Lines, WINDOW};
-use super::link::Timeouts;
 use super::pipeline::{Expected, Part};
 use super::poll;
+use super::route::Route;
 use super::target::Owner;
-use crate::clock::{Clock, Time};
+use crate::clock::Time;
 use crate::error::{Cause, chain};
-use crate::stats::Counters;
 
 pub(super) struct SingleCourier {
-    clock: Clock,
-    server: Arc<str>,
-    command_timeout: Duration,
+    route: Route,
     lines: Lines,
     flights: HashMap<u64, Flight>,
     /// How many there have been.
@@ -41,26 +37,10 @@ pub(super) struct SingleCourier {
 }
 
 impl SingleCourier {
-    pub(super) fn new(
-        address: Arc<Address>,
-        server: Arc<str>,
-        clock: Clock,
-        timeouts: Timeouts,
-        counters: Arc<Counters>,
-        wake: Wake,
-    ) -> Self {
+    pub(super) fn new(route: Route, wake: Wake) -> Self {
         Self {
-            clock: clock.clone(),
-            command_timeout: timeouts.command,
-            lines: Lines::new(
-                address,
-                Arc::clone(&server),
-                clock,
-                timeouts,
-                counters,
-                wake,
-            ),
-            server,
+            lines: Lines::new(route.clone(), wake),
+            route,
             flights: HashMap::new(),
             count: 0,
             ready: VecDeque::new(),
@@ -80,8 +60,8 @@ impl SingleCourier {
     fn timed_out(&self, since: Time) -> Cause {
         Cause::TimedOut {
             doing: "waiting for a reply from",
-            server: self.server.to_string(),
-            after: self.clock.now().since(since),
+            server: self.route.server.to_string(),
+            after: self.route.clock.now().since(since),
         }
     }
 
@@ -146,7 +126,7 @@ impl SingleCourier {
             match self.lines[index].pipe.read() {
                 Ok(Some((expected, value))) => {
                     let pipe = &mut self.lines[index].pipe;
-                    pipe.heard = self.clock.now();
+                    pipe.heard = self.route.clock.now();
                     pipe.last_used = pipe.heard;
                     if let Err(cause) = self.hear(index, &expected, &value) {
                         self.give_up(index, &cause);
@@ -173,7 +153,7 @@ impl SingleCourier {
         let Some(flight) = self.flights.get_mut(&id) else {
             return Ok(());
         };
-        match flight.hear(line, expected, value, &self.server) {
+        match flight.hear(line, expected, value, &self.route.server) {
             Heard::More => {}
             Heard::Again(_) if flight.overdue => {
                 // It has landed: whoever it was for asks anew.
@@ -191,7 +171,7 @@ impl SingleCourier {
 
     /// Lands what has had its time, now that everything that had come in was read.
     fn judge(&mut self) {
-        let now = self.clock.now();
+        let now = self.route.clock.now();
         let mut overdue = Vec::new();
         for flight in self.flights.values_mut() {
             if !flight.overdue && flight.end <= now {
@@ -267,7 +247,7 @@ impl Courier for SingleCourier {
     fn take(&mut self, number: u64, errand: &Arc<dyn Errand>) {
         self.count += 1;
         let id = self.count;
-        let flight = Flight::new(number, errand, self.clock.now());
+        let flight = Flight::new(number, errand, self.route.clock.now());
         self.flights.insert(id, flight);
         self.ready.push_back(id);
     }
@@ -288,7 +268,7 @@ impl Courier for SingleCourier {
                 index += 1;
             }
         }
-        let now = self.clock.now();
+        let now = self.route.clock.now();
         while let Some(id) = self.ready.pop_front() {
             let Some(flight) = self.flights.get(&id) else {
                 continue;
@@ -298,14 +278,14 @@ impl Courier for SingleCourier {
             let (Some(errand), Some(line), true) = (errand, line, now < flight.end) else {
                 let cause = Cause::TimedOut {
                     doing: "waiting to send to",
-                    server: self.server.to_string(),
+                    server: self.route.server.to_string(),
                     after: now.since(flight.sent),
                 };
                 self.land(id, Err(Fault::new(Class::NotSent, "EVALSHA", cause)));
                 continue;
             };
             let (verb, stage) = (flight.verb, flight.stage);
-            let last = now.plus(self.command_timeout);
+            let last = now.plus(self.route.timeouts.command);
             self.lines[line].pack(id, verb, stage, errand.target(), (now, last));
             let line = self.lines[line].id;
             if let Some(flight) = self.flights.get_mut(&id) {
@@ -338,7 +318,7 @@ impl Courier for SingleCourier {
             .lines
             .iter()
             .map(|line| (line.pipe.socket(), line.pipe.has_more_to_write()));
-        poll::wait(sockets, &self.clock, until);
+        poll::wait(sockets, &self.route.clock, until);
     }
 
     fn collect(&mut self, landed: &mut Vec<Landed>) {
@@ -363,7 +343,7 @@ impl Courier for SingleCourier {
     }
 
     fn give_all_up(&mut self) {
-        let server = self.server.to_string();
+        let server = self.route.server.to_string();
         let cause = Cause::Closed { server };
         while !self.lines.is_empty() {
             self.give_up(0, &cause);

@@ -4,26 +4,8 @@
 use redis::ServerError;
 
 use super::broken::Broken;
+pub(crate) use super::class::Class;
 use crate::error::Cause;
-
-/// What a failure says about the command that met it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// There was no turn at the links in time: nothing has been sent, and nothing is wrong.
-    NoTurn,
-    /// No link could be opened: nothing has been sent.
-    NoLink,
-    /// The socket did not accept the command's last byte: it cannot run.
-    NotSent,
-    /// The server answered that it did not run it; another try may help.
-    NotRun,
-    /// The server answered that it will not run it; another try will not help.
-    Refused,
-    /// The key holds something that is not a string. Definite, and the link is fine.
-    WrongType,
-    /// Sent whole and not answered in a way that says whether it ran.
-    Unknown,
-}
 
 /// A failure of one command.
 #[derive(Debug)]
@@ -33,7 +15,7 @@ pub(crate) struct Fault {
     pub(crate) command: &'static str,
     pub(crate) cause: Cause,
     /// The link on which an unknown command may still be on its way.
-    pub(crate) broken: Option<Box<Broken>>,
+    pub(crate) broken: Option<Broken>,
     /// Whether the server had already answered the same question with "not yours", if not as
     /// a proven primary.
     pub(crate) told_not_ours: bool,

@@ -79,7 +79,7 @@ impl Flight {
             return Heard::More;
         }
         let owner = match value {
-            Value::Int(code @ -1..=1) => owner_of(*code),
+            Value::Int(code @ -1..=2) => owner_of(*code),
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
                 if self.stage == Stage::Text {
                     return Heard::Landed(Err(Fault::of_reply(expected.command, server, error)));

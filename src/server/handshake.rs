@@ -7,30 +7,32 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
-use super::broken::{Connection, Identity, field_of_info};
 use super::command::Decimal;
 use super::fault::{Class, Fault};
 use super::link::Link;
+use super::route::Route;
 use super::scripts;
 use super::socket;
-use crate::clock::{Clock, Time};
+use super::wire::{Connection, Identity, field_of_info};
+use crate::clock::Time;
 use crate::error::Cause;
 
-/// Opens a link to `address` before `until`.
+/// Opens a link before `until`.
 ///
 /// Only a refused password, user or database is an error. A refused `CLIENT INFO` or `INFO`
 /// costs the barrier, all or part of it; a refused `SCRIPT LOAD` costs a longer command now
 /// and then. Proxies refuse all three.
-pub(super) fn open(
-    address: &Address,
-    server: &Arc<str>,
-    clock: &Clock,
-    command_timeout: Duration,
-    until: Time,
-) -> Result<Link, Fault> {
+pub(super) fn open(route: &Route, until: Time) -> Result<Link, Fault> {
+    let Route {
+        address,
+        server,
+        clock,
+        timeouts,
+        ..
+    } = route;
     let begun = clock.now();
     let mut link = socket::connect(address, clock, until)
-        .and_then(|socket| Link::new(socket, Arc::clone(server), clock.clone(), command_timeout))
+        .and_then(|socket| Link::new(socket, Arc::clone(server), clock.clone(), timeouts.command))
         .map_err(|source| {
             let cause = match source.kind() {
                 std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => Cause::TimedOut {
@@ -54,7 +56,6 @@ pub(super) fn open(
         }
         fault
     })?;
-    link.settle();
     Ok(link)
 }
 
@@ -135,7 +136,7 @@ fn enter(link: &mut Link, address: &Address, until: Time) -> Result<(), Fault> {
             _ => {}
         }
     }
-    link.identify(identity);
+    link.wire().identify(identity);
     Ok(())
 }
 

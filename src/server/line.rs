@@ -2,6 +2,7 @@
 //! takes more.
 
 use std::io;
+use std::sync::Arc;
 
 use super::call::Call;
 use super::command::Decimal;
@@ -9,6 +10,7 @@ use super::errand::Verb;
 use super::link::Link;
 use super::pipeline::{Part, Pipeline};
 use super::scripts;
+use super::siblings::{Siblings, WAKE_TTL};
 use super::target::Target;
 use crate::clock::Time;
 
@@ -32,16 +34,23 @@ pub(super) struct Line {
     pub(super) retired: bool,
     /// A script whose text is on its way on it.
     pub(super) loading: Option<Verb>,
+    siblings: Arc<Siblings>,
 }
 
 impl Line {
-    pub(super) fn new(id: u64, link: Link, now: Time) -> io::Result<Self> {
+    pub(super) fn new(
+        id: u64,
+        link: Link,
+        siblings: &Arc<Siblings>,
+        now: Time,
+    ) -> io::Result<Self> {
         Ok(Self {
             id,
             pipe: Pipeline::new(link, now)?,
             stalled: false,
             retired: false,
             loading: None,
+            siblings: Arc::clone(siblings),
         })
     }
 
@@ -67,17 +76,23 @@ impl Line {
         target: Target<'_>,
         times: (Time, Time),
     ) {
-        let keys = [target.keys.record().as_bytes()];
+        let keys = target.keys.of_release();
         let token = target.token.expose().as_bytes();
-        let ttl = Decimal::of(target.ttl);
-        let arguments = [token, ttl.as_bytes()];
+        let number = Decimal::of(match verb {
+            Verb::Renew => target.ttl,
+            Verb::Release => WAKE_TTL,
+        });
+        let arguments = [token, number.as_bytes(), self.siblings.name()];
+        // A refusal would end the attempt: what is not known to be granted is left out.
+        let wakes = verb == Verb::Release && self.siblings.are_granted();
         let (script, arguments) = match verb {
-            Verb::Renew => (&scripts::RENEW, &arguments[..]),
+            Verb::Renew => (&scripts::RENEW, &arguments[..2]),
+            Verb::Release if wakes => (&scripts::RELEASE, &arguments[..]),
             Verb::Release => (&scripts::RELEASE, &arguments[..1]),
         };
         let call = Call {
             script,
-            keys: &keys,
+            keys: if wakes { &keys } else { &keys[..1] },
             arguments,
             compares: true,
             draws_fence: false,

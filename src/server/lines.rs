@@ -6,15 +6,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::Address;
 use super::errand::Wake;
 use super::fault::{Class, Fault};
 use super::line::Line;
-use super::link::{Link, MOST_IDLE, Timeouts};
+use super::link::{Link, MOST_IDLE};
 use super::opening::Openings;
-use crate::clock::{Clock, Time};
+use super::route::Route;
+use crate::clock::Time;
 use crate::error::Cause;
-use crate::stats::Counters;
 
 /// Replies that may be outstanding on one link. A server runs a batch of this size in about a
 /// millisecond, which is what others wait for at most; and with 50 ms to the server and back it
@@ -25,10 +24,8 @@ pub(super) const WINDOW: usize = 256;
 const MOST_LINES: usize = 8;
 
 pub(super) struct Lines {
+    route: Route,
     openings: Openings,
-    clock: Clock,
-    server: Arc<str>,
-    counters: Arc<Counters>,
     /// The newest is the last.
     all: Vec<Line>,
     /// How many there have been.
@@ -41,20 +38,10 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(
-        address: Arc<Address>,
-        server: Arc<str>,
-        clock: Clock,
-        timeouts: Timeouts,
-        counters: Arc<Counters>,
-        wake: Wake,
-    ) -> Self {
-        let openings = Openings::new(address, Arc::clone(&server), clock.clone(), timeouts, wake);
+    pub(super) fn new(route: Route, wake: Wake) -> Self {
         Self {
-            openings,
-            clock,
-            server,
-            counters,
+            openings: Openings::new(route.clone(), wake),
+            route,
             all: Vec::new(),
             count: 0,
             broke: false,
@@ -71,8 +58,8 @@ impl Lines {
                     let replaces = !self.all.is_empty() && !self.has_usable();
                     self.all.push(line);
                     if mem::take(&mut self.broke) || replaces {
-                        self.counters.reconnects.add_one();
-                        say!(debug, target: "leasehold::link", "connected to `{}` again", self.server);
+                        self.route.counters.reconnects.add_one();
+                        say!(debug, target: "leasehold::link", "connected to `{}` again", self.route.server);
                     }
                 }
                 // Those who wait behind links that work are not told that there is none.
@@ -141,7 +128,7 @@ impl Lines {
         self.least = least;
         let answers_in_time = self
             .full_since()
-            .is_some_and(|since| self.clock.now() < since.plus(least));
+            .is_some_and(|since| self.route.clock.now() < since.plus(least));
         if self.open().is_some() || answers_in_time || !self.would_help() {
             return;
         }
@@ -177,7 +164,7 @@ impl Lines {
     /// Whether another link would: where so many answer, though none in time, it is the server
     /// that takes its time.
     fn would_help(&self) -> bool {
-        let now = self.clock.now();
+        let now = self.route.clock.now();
         let answers = |line: &Line| line.is_usable() && now < line.pipe.heard.plus(self.least);
         self.all.len() < MOST_LINES
             || !self.all.iter().all(Line::is_usable)
@@ -185,7 +172,7 @@ impl Lines {
     }
 
     fn is_old(&self, line: &Line) -> bool {
-        MOST_IDLE < self.clock.now().since(line.pipe.last_used)
+        MOST_IDLE < self.route.clock.now().since(line.pipe.last_used)
     }
 
     fn has_usable(&self) -> bool {
@@ -201,10 +188,11 @@ impl Lines {
 
     fn line(&mut self, link: Link) -> Result<Line, Fault> {
         self.count += 1;
-        Line::new(self.count, link, self.clock.now()).map_err(|source| {
+        let now = self.route.clock.now();
+        Line::new(self.count, link, &self.route.siblings, now).map_err(|source| {
             let cause = Cause::Io {
                 doing: "use a link to",
-                server: self.server.to_string(),
+                server: self.route.server.to_string(),
                 source: Arc::new(source),
             };
             Fault::new(Class::NoLink, "connect", cause)

@@ -17,12 +17,13 @@ use std::time::Duration;
 use redis::Value;
 use socket2::Socket;
 
-use super::broken::{Broken, Identity};
 use super::command::Batch;
 use super::fault::{Class, Fault};
 use super::inbox::Inbox;
 use super::reply::Garbage;
+use super::request::{COURTESY, Replies, Request, fits, subject};
 use super::socket::{SEND_FLAGS, SHORTEST_TIMEOUT};
+use super::wire::Wire;
 use crate::clock::{Clock, Time};
 use crate::error::Cause;
 
@@ -46,13 +47,14 @@ pub(crate) struct Timeouts {
 
 /// An open connection.
 pub(crate) struct Link {
-    socket: Socket,
+    wire: Arc<Wire>,
     server: Arc<str>,
-    identity: Identity,
     clock: Clock,
     command_timeout: Duration,
     /// What goes out next. Kept, so that packing allocates nothing.
     pub(super) batch: Batch,
+    /// How many bytes of it the socket has taken.
+    accepted: usize,
     inbox: Inbox,
     /// When the replies of the batch sent last must be in.
     read_by: Time,
@@ -61,6 +63,8 @@ pub(crate) struct Link {
     untouched: bool,
     last_used: Time,
     tightened: Tightened,
+    /// How many convoys it has carried.
+    voyages: u64,
     broken: bool,
 }
 
@@ -93,39 +97,32 @@ impl Link {
         socket.set_write_timeout(Some(command_timeout))?;
         let now = clock.now();
         Ok(Self {
-            socket,
+            wire: Arc::new(Wire::new(socket)),
             server,
-            identity: Identity::default(),
             clock,
             command_timeout,
             batch: Batch::default(),
+            accepted: 0,
             inbox: Inbox::of(INBOX),
             read_by: now,
             untouched: true,
             last_used: now,
             tightened: Tightened::default(),
+            voyages: 0,
             broken: false,
         })
     }
 
-    /// What is left when it broke with a command unanswered.
-    pub(super) fn into_broken(self) -> Broken {
-        Broken::new(self.socket, self.identity)
+    /// The connection under it.
+    pub(super) const fn wire(&self) -> &Arc<Wire> {
+        &self.wire
     }
 
-    /// Its socket, for a use in which nobody blocks on a reply.
-    pub(super) fn into_socket(self) -> (Socket, Arc<str>) {
-        (self.socket, self.server)
-    }
-
-    /// How the server knows this link, as far as it told.
-    pub(super) const fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Notes how the server knows this link.
-    pub(super) fn identify(&mut self, identity: Identity) {
-        self.identity = identity;
+    /// Its socket, for a use in which nobody blocks on a reply; none if somebody still has a
+    /// command unanswered on it.
+    pub(super) fn into_socket(self) -> Option<(Socket, Arc<str>)> {
+        let wire = Arc::into_inner(self.wire)?;
+        Some((wire.socket, self.server))
     }
 
     pub(super) const fn server(&self) -> &Arc<str> {
@@ -133,13 +130,72 @@ impl Link {
     }
 
     /// Whether it must carry no further command.
-    pub(super) const fn is_broken(&self) -> bool {
-        self.broken
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken || self.wire.is_given_up()
     }
 
     /// Takes it out of use, though nothing is on its way.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
+    }
+
+    /// When the replies to what was sent last must be in.
+    pub(super) const fn read_by(&self) -> Time {
+        self.read_by
+    }
+
+    pub(super) fn next_voyage(&mut self) -> u64 {
+        self.voyages += 1;
+        self.voyages
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// How many bytes of the batch sent last the socket has taken.
+    pub(super) const fn accepted(&self) -> usize {
+        self.accepted
+    }
+
+    /// Sends a request and reads its replies, which must be in by `end`; the link is the
+    /// caller's alone.
+    pub(super) fn exchange(&mut self, request: &dyn Request, end: Time) -> Result<Replies, Fault> {
+        self.converse(request, self.command_timeout, end)
+    }
+
+    /// The same for a request that the server answers after up to `span` by intention: the time
+    /// for the reply begins behind it, and is over at `end` at the latest.
+    pub(super) fn exchange_within(
+        &mut self,
+        request: &dyn Request,
+        span: Duration,
+        end: Time,
+    ) -> Result<Replies, Fault> {
+        let most = span.saturating_add(self.command_timeout);
+        self.converse(request, most, end)
+    }
+
+    fn converse(
+        &mut self,
+        request: &dyn Request,
+        most: Duration,
+        end: Time,
+    ) -> Result<Replies, Fault> {
+        self.batch.clear();
+        request.pack(&mut self.batch);
+        let commands = request.commands();
+        let sent = self.send_within(subject(commands), most, end)?;
+        let mut replies = Replies::new(sent, Arc::clone(&self.wire));
+        while let Some(command) = commands.get(replies.len()) {
+            match self.reply(command) {
+                Ok(value) => replies.push(value),
+                // What the request is about is in hand: this costs the link and nothing else.
+                Err(_) if *command == COURTESY => break,
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(replies)
     }
 
     /// When it was last sent on.
@@ -166,36 +222,41 @@ impl Link {
         self.last_used = sent;
         self.read_by = sent.plus(most).min(end);
         self.untouched = most == self.command_timeout && sent.plus(most) <= end;
-        if self.broken || !self.inbox.is_empty() {
+        if self.untouched && self.restore_timeouts().is_err() {
+            self.untouched = false;
+        }
+        self.accepted = 0;
+        if self.is_broken() || !self.inbox.is_empty() {
             // A link that was given up between two commands, or a reply that nobody has asked
             // for: whatever comes next would be taken for the answer to something else.
             self.broken = true;
-            let cause = self.garbage(command);
+            let cause = if self.inbox.is_empty() {
+                let server = self.server.to_string();
+                Cause::Closed { server }
+            } else {
+                self.garbage(command)
+            };
             return Err(Fault::new(Class::NotSent, command, cause));
         }
-        let mut accepted = 0;
         let mut constant = self.untouched;
-        while accepted < self.batch.bytes().len() {
-            if !constant {
-                self.tighten_write()
-                    .map_err(|cause| self.write_fault(command, accepted, cause))?;
+        while self.accepted < self.batch.bytes().len() {
+            if !constant && let Err(cause) = self.tighten_write() {
+                return Err(self.write_fault(command, cause));
             }
             constant = false;
-            match self
-                .socket
-                .send_with_flags(&self.batch.bytes()[accepted..], SEND_FLAGS)
-            {
+            let rest = &self.batch.bytes()[self.accepted..];
+            match self.wire.socket.send_with_flags(rest, SEND_FLAGS) {
                 Ok(0) => {
                     let cause = Cause::Closed {
                         server: self.server.to_string(),
                     };
-                    return Err(self.write_fault(command, accepted, cause));
+                    return Err(self.write_fault(command, cause));
                 }
-                Ok(count) => accepted += count,
+                Ok(count) => self.accepted += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let cause = self.cause_of("write to", "writing to", error);
-                    return Err(self.write_fault(command, accepted, cause));
+                    return Err(self.write_fault(command, cause));
                 }
             }
         }
@@ -205,27 +266,44 @@ impl Link {
     /// The next reply, in the order of the commands sent. Server errors are values here.
     pub(super) fn reply(&mut self, command: &'static str) -> Result<Value, Fault> {
         loop {
-            match self.inbox.take() {
-                Ok(Some(value)) => return Ok(value),
-                Ok(None) => {}
-                Err(Garbage) => {
-                    self.broken = true;
-                    let cause = self.garbage(command);
-                    return Err(Fault::new(Class::Unknown, command, cause));
-                }
-            }
-            if let Err(cause) = self.receive() {
-                self.broken = true;
-                return Err(Fault::new(Class::Unknown, command, cause));
+            if let Some(value) = self.reply_by(command, Time::MAX)? {
+                return Ok(value);
             }
         }
     }
 
-    /// Ends an exchange in which every reply has come: gives the socket its constant
-    /// timeouts back. Nothing is left to do on the hot path.
-    pub(super) fn settle(&mut self) {
-        if !self.broken && self.restore_timeouts().is_err() {
-            self.broken = true;
+    /// The next reply, if it has come in already: no look is taken at the socket.
+    pub(super) fn reply_at_hand(&mut self, command: &'static str) -> Result<Option<Value>, Fault> {
+        match self.inbox.take() {
+            Ok(Some(value)) if fits(command, &value) => Ok(Some(value)),
+            Ok(None) => Ok(None),
+            Ok(Some(_)) | Err(Garbage) => {
+                self.broken = true;
+                let cause = self.garbage(command);
+                Err(Fault::new(Class::Unknown, command, cause))
+            }
+        }
+    }
+
+    /// The next reply, or `None` at `until`, if that comes before the time for the replies is up: then
+    /// the link works as well as before, and the reply may still come.
+    pub(super) fn reply_by(
+        &mut self,
+        command: &'static str,
+        until: Time,
+    ) -> Result<Option<Value>, Fault> {
+        loop {
+            if let Some(value) = self.reply_at_hand(command)? {
+                return Ok(Some(value));
+            }
+            match self.receive(until) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(cause) => {
+                    self.broken = true;
+                    return Err(Fault::new(Class::Unknown, command, cause));
+                }
+            }
         }
     }
 
@@ -234,23 +312,27 @@ impl Link {
     pub(super) fn is_stale(&self) -> bool {
         let peek = || -> io::Result<usize> {
             let mut byte = [std::mem::MaybeUninit::uninit()];
-            self.socket.set_nonblocking(true)?;
-            let read = self.socket.peek(&mut byte);
-            self.socket.set_nonblocking(false)?;
+            let socket = &self.wire.socket;
+            socket.set_nonblocking(true)?;
+            let read = socket.peek(&mut byte);
+            socket.set_nonblocking(false)?;
             read
         };
         !matches!(peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    fn receive(&mut self) -> Result<(), Cause> {
+    /// `false` if nothing has come by `until`, which is then earlier than the time for the replies.
+    fn receive(&mut self, until: Time) -> Result<bool, Cause> {
         // The constant timeout serves for a batch whose replies come in one piece: no
         // system call is spent on it. Every further read has only what is left.
-        if !self.untouched {
-            self.tighten_read()?;
-        }
+        let mut constant = self.untouched && self.read_by <= until;
         self.untouched = false;
         loop {
-            match io::Read::read(&mut &self.socket, self.inbox.room()) {
+            if !constant && !self.tighten_read(until)? {
+                return Ok(false);
+            }
+            constant = false;
+            match io::Read::read(&mut &self.wire.socket, self.inbox.room()) {
                 Ok(0) => {
                     return Err(Cause::Closed {
                         server: self.server.to_string(),
@@ -258,36 +340,49 @@ impl Link {
                 }
                 Ok(count) => {
                     self.inbox.filled(count);
-                    return Ok(());
+                    return Ok(true);
                 }
                 // Any signal handler interrupts a read that has a timeout, and the kernel
                 // does not go on by itself, whatever flags the handler was set with.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    self.tighten_read()?;
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) && until < self.read_by =>
+                {
+                    return Ok(false);
                 }
                 Err(error) => return Err(self.cause_of("read from", WAITING, error)),
             }
         }
     }
 
-    fn tighten_read(&mut self) -> Result<(), Cause> {
-        let left = self.left(WAITING)?;
+    /// `false` if there is nothing left of the time until `until`.
+    fn tighten_read(&mut self, until: Time) -> Result<bool, Cause> {
+        if until < self.read_by && until <= self.clock.now() {
+            return Ok(false);
+        }
+        let left = self.left(self.read_by.min(until), WAITING)?;
         self.tightened.read = true;
-        self.socket
+        self.wire
+            .socket
             .set_read_timeout(Some(left))
-            .map_err(|error| self.cause_of("set a timeout for", WAITING, error))
+            .map_err(|error| self.cause_of("set a timeout for", WAITING, error))?;
+        Ok(true)
     }
 
     fn tighten_write(&mut self) -> Result<(), Cause> {
-        let left = self.left("writing to")?;
+        let left = self.left(self.read_by, "writing to")?;
         self.tightened.write = true;
-        self.socket
+        self.wire
+            .socket
             .set_write_timeout(Some(left))
             .map_err(|error| self.cause_of("set a timeout for", WAITING, error))
     }
 
-    fn left(&self, waiting: &'static str) -> Result<Duration, Cause> {
-        let left = self.read_by.since(self.clock.now());
+    fn left(&self, until: Time, waiting: &'static str) -> Result<Duration, Cause> {
+        let left = until.since(self.clock.now());
         if left.is_zero() {
             return Err(self.timed_out(waiting));
         }
@@ -295,21 +390,25 @@ impl Link {
         Ok(left.max(SHORTEST_TIMEOUT))
     }
 
+    /// Gives the socket its constant timeouts back. Nothing is left to do on the hot path; and not
+    /// right after an exchange that had others, since somebody may wait for what comes of it.
     fn restore_timeouts(&mut self) -> io::Result<()> {
         if self.tightened.read {
-            self.socket.set_read_timeout(Some(self.command_timeout))?;
+            let socket = &self.wire.socket;
+            socket.set_read_timeout(Some(self.command_timeout))?;
         }
         if self.tightened.write {
-            self.socket.set_write_timeout(Some(self.command_timeout))?;
+            let socket = &self.wire.socket;
+            socket.set_write_timeout(Some(self.command_timeout))?;
         }
         self.tightened = Tightened::default();
         Ok(())
     }
 
     /// The bytes accepted decide: a command without its last byte cannot run.
-    fn write_fault(&mut self, command: &'static str, accepted: usize, cause: Cause) -> Fault {
+    fn write_fault(&mut self, command: &'static str, cause: Cause) -> Fault {
         self.broken = true;
-        let class = if accepted < self.batch.first_end() {
+        let class = if self.accepted < self.batch.first_end() {
             Class::NotSent
         } else {
             Class::Unknown
@@ -328,7 +427,7 @@ impl Link {
         }
     }
 
-    pub(super) fn garbage(&self, command: &'static str) -> Cause {
+    fn garbage(&self, command: &'static str) -> Cause {
         Cause::Garbage {
             command,
             server: self.server.to_string(),

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::address::Address;
 use super::errand::Wake;
 use super::fault::{Class, Fault};
 use super::handshake;
-use super::link::{Link, Timeouts};
+use super::link::Link;
+use super::route::Route;
 use crate::backoff::Backoff;
-use crate::clock::{Clock, Time};
+use crate::clock::Time;
 use crate::error::Cause;
 use crate::threads;
 
@@ -34,10 +34,7 @@ const LONGEST_QUICK: Duration = Duration::from_millis(100);
 
 /// Where links come from, and how soon the next may be asked for.
 pub(super) struct Openings {
-    address: Arc<Address>,
-    server: Arc<str>,
-    clock: Clock,
-    timeouts: Timeouts,
+    route: Route,
     wake: Wake,
     results: Arc<Mutex<Vec<Opened>>>,
     /// When the tries that are under way began.
@@ -58,18 +55,9 @@ struct Opened {
 }
 
 impl Openings {
-    pub(super) fn new(
-        address: Arc<Address>,
-        server: Arc<str>,
-        clock: Clock,
-        timeouts: Timeouts,
-        wake: Wake,
-    ) -> Self {
+    pub(super) fn new(route: Route, wake: Wake) -> Self {
         Self {
-            address,
-            server,
-            clock,
-            timeouts,
+            route,
             wake,
             results: Arc::default(),
             patient: None,
@@ -84,10 +72,10 @@ impl Openings {
     /// Begins to open a link, if it is time for it. `least` is the shortest patience among
     /// those who wait.
     pub(super) fn begin(&mut self, least: Duration) -> Result<(), Fault> {
-        let now = self.clock.now();
+        let now = self.route.clock.now();
         let least = least.max(LEAST);
         let quick = least.min(LONGEST_QUICK);
-        self.may_be_quick = quick < self.timeouts.connect;
+        self.may_be_quick = quick < self.route.timeouts.connect;
         // A pause that was drawn for those who could wait longer is cut down for one who cannot.
         self.next = self.next.min(self.began.plus(least));
         if now < self.next {
@@ -95,7 +83,7 @@ impl Openings {
         }
         let patient = self.patient.is_none();
         let span = if patient {
-            self.timeouts.connect
+            self.route.timeouts.connect
         } else {
             quick
         };
@@ -158,16 +146,16 @@ impl Openings {
     }
 
     fn start(&self, patient: bool, until: Time) -> Result<(), Fault> {
-        let (address, server) = (Arc::clone(&self.address), Arc::clone(&self.server));
-        let (clock, command) = (self.clock.clone(), self.timeouts.command);
-        let (results, wake) = (Arc::clone(&self.results), Arc::clone(&self.wake));
+        let (route, results, wake) = (
+            self.route.clone(),
+            Arc::clone(&self.results),
+            Arc::clone(&self.wake),
+        );
         let open = move || {
             // Whoever waits for the end of this must be told of it, whatever happens.
-            let opened = catch_unwind(AssertUnwindSafe(|| {
-                handshake::open(&address, &server, &clock, command, until)
-            }));
+            let opened = catch_unwind(AssertUnwindSafe(|| handshake::open(&route, until)));
             let result = opened.unwrap_or_else(|_| {
-                let server = server.to_string();
+                let server = route.server.to_string();
                 Err(Fault::new(Class::NoLink, "connect", Cause::Away { server }))
             });
             results.lock().push(Opened { patient, result });

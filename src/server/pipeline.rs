@@ -61,7 +61,7 @@ pub(super) struct Pipeline {
 
 impl Pipeline {
     pub(super) fn new(link: Link, now: Time) -> io::Result<Self> {
-        let (socket, server) = link.into_socket();
+        let (socket, server) = link.into_socket().ok_or(io::ErrorKind::ResourceBusy)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,

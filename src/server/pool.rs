@@ -1,43 +1,62 @@
 //! The few links that all threads of a client share.
 //!
 //! A caller takes an idle link; if there is none and fewer than the most are open, it opens
-//! one; else it waits its turn. A link that comes back is handed to the next in line and cannot
-//! be snatched by a newcomer. There are two lines, each in the order of arrival: one for what is
-//! urgent, giving locks back above all, and one for all else; neither has two turns in a row
-//! while somebody stands in the other.
+//! one; else it waits in line with its request packed. Whoever is given a link then leads: it
+//! takes all along who wait at that moment, and their requests go out in one piece. So nobody's
+//! request is tied to a link that may turn out to be a slow one before it is sent, and a request
+//! that its caller gives up before that has not been sent. A caller that finds an idle link
+//! writes and reads by itself, with nothing in between.
 
-use std::collections::VecDeque;
+mod guards;
+
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 
-use super::address::Address;
+use guards::{Extra, Opening, Slot};
+
+use super::broken::Broken;
+use super::convoy::{Aboard, Convoy, Lead, Progress, Room, Turn};
 use super::fault::{Class, Fault};
 use super::handshake;
-use super::link::{Link, MOST_IDLE, Timeouts};
+use super::link::{Link, MOST_IDLE};
+use super::request::{Replies, Request, subject};
+use super::route::Route;
+use super::spare::{keep, turn_for};
+use super::turn::{Grant, Turns};
 use super::verbs::Bound;
-use crate::clock::Clock;
+use crate::clock::Time;
 use crate::error::Cause;
-use crate::stats::Counters;
 
 /// A link that lay idle for longer is looked at before it is used. The shortest `timeout`
 /// a server can be set to is one second, so that the hot path never pays for the look.
 const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 
-#[derive(Debug)]
+const READING: &str = "waiting for a reply from";
+
+/// The most requests of one convoy. The last of them waits for the replies to all the others.
+const MOST_ABOARD: usize = 64;
+
+/// And their size: what a socket takes at once, so that no leader is held up by the writing of what
+/// is not its own.
+const MOST_BYTES: usize = 16 * 1024;
+
+/// How long a leader that has its own reply reads on for the others before it hands the lead on.
+const LINGER: Duration = Duration::from_millis(2);
+
 pub(super) struct Pool {
-    address: Arc<Address>,
-    server: Arc<str>,
-    clock: Clock,
-    timeouts: Timeouts,
+    route: Route,
     max_links: usize,
-    counters: Arc<Counters>,
+    max_idle: usize,
+    /// Whether somebody stood in line a moment ago: then whoever comes makes its request ready before
+    /// it takes the mutex, for which many others wait.
+    crowded: AtomicBool,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
 #[allow(
     clippy::vec_box,
     reason = "a link changes hands with every command; its box is one word to move"
@@ -47,106 +66,68 @@ struct State {
     idle: Vec<Box<Link>>,
     /// Links that exist or are being opened, idle ones included.
     open: usize,
+    /// Those of them that are there to fence off broken ones, beyond the most.
+    extra: usize,
     /// Those of them that are being opened.
     opening: usize,
     /// Links that broke and have not been replaced yet.
     broken: usize,
-    waiting: Queue,
-}
-
-/// Those who wait for a turn, each line in the order of arrival.
-#[derive(Debug, Default)]
-struct Queue {
-    front: VecDeque<Arc<Turn>>,
-    back: VecDeque<Arc<Turn>>,
-    /// Whether the last turn went to the front line: then the next goes to the back one, if
-    /// anybody stands there, since those in front may never end.
-    front_had_it: bool,
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.front.is_empty() && self.back.is_empty()
-    }
-
-    fn enter(&mut self, turn: Arc<Turn>, urgent: bool) {
-        if urgent {
-            self.front.push_back(turn);
-        } else {
-            self.back.push_back(turn);
-        }
-    }
-
-    fn leave(&mut self, turn: &Arc<Turn>) {
-        for line in [&mut self.front, &mut self.back] {
-            line.retain(|other| !Arc::ptr_eq(other, turn));
-        }
-    }
-
-    fn next(&mut self) -> Option<Arc<Turn>> {
-        self.front_had_it = self.back.is_empty() || (!self.front_had_it && !self.front.is_empty());
-        if self.front_had_it {
-            self.front.pop_front()
-        } else {
-            self.back.pop_front()
-        }
-    }
-}
-
-/// The place of one caller in the queue. It is only looked at with the pool's mutex held;
-/// its own mutex is there because a shared place cannot be written to without one.
-#[derive(Debug, Default)]
-struct Turn {
-    granted: Mutex<Option<Grant>>,
-    came: Condvar,
-}
-
-#[derive(Debug)]
-enum Grant {
-    Link(Box<Link>),
-    /// The right to open a link, already counted as open.
-    Slot,
-    /// Somebody has just failed to open one: who waits would fail as well, one after the
-    /// other.
-    Away,
+    waiting: Turns<Lead>,
+    /// Room for those aboard a convoy, kept so that one allocates nothing.
+    rooms: Vec<Room>,
 }
 
 impl Pool {
-    pub(super) fn new(
-        address: Arc<Address>,
-        server: Arc<str>,
-        clock: Clock,
-        timeouts: Timeouts,
-        max_links: usize,
-        counters: Arc<Counters>,
-    ) -> Self {
+    /// Of at most `max_links`, of which `max_idle` are kept while nobody uses them.
+    pub(super) fn new(route: Route, max_links: usize, max_idle: usize) -> Self {
         Self {
-            server,
-            address,
-            clock,
-            timeouts,
+            route,
             max_links,
-            counters,
-            state: Mutex::default(),
+            max_idle,
+            crowded: AtomicBool::new(false),
+            state: Mutex::new(State {
+                idle: Vec::new(),
+                open: 0,
+                extra: 0,
+                opening: 0,
+                broken: 0,
+                waiting: Turns::new(),
+                rooms: Vec::new(),
+            }),
         }
     }
 
-    pub(super) const fn clock(&self) -> &Clock {
-        &self.clock
+    /// Sends a request over whichever link is free first, alone or together with others, and
+    /// waits for its replies.
+    pub(super) fn run(&self, bound: Bound, request: &dyn Request) -> Result<Replies, Fault> {
+        let ready = self
+            .crowded
+            .load(Ordering::Relaxed)
+            .then(|| turn_for(request, bound.end));
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            let idle = state.idle.pop();
+            if idle.is_some() || !self.is_full(&state) {
+                state.open += usize::from(idle.is_none());
+                drop(state);
+                if let Some(turn) = ready {
+                    self.crowded.store(false, Ordering::Relaxed);
+                    keep(turn);
+                }
+                let link = self.usable(idle, bound)?;
+                return self.lend(link, |link| link.exchange(request, bound.end));
+            }
+        }
+        let turn = ready.unwrap_or_else(|| turn_for(request, bound.end));
+        state.waiting.enter(Arc::clone(&turn), bound.urgent);
+        drop(state);
+        self.crowded.store(true, Ordering::Relaxed);
+        let outcome = self.stand_in_line(&turn, bound);
+        keep(turn);
+        outcome
     }
 
-    /// Runs `exchange` on a link that works as far as anyone can tell, the caller's alone
-    /// for that time. A link that breaks with a command unanswered comes back in the fault.
-    pub(super) fn with<T>(
-        &self,
-        bound: Bound,
-        exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let link = self.take(bound)?;
-        self.lend(link, exchange)
-    }
-
-    /// The same on a link that is opened for it, beside the ones that exist: fencing off a
+    /// Runs `exchange` on a link that is opened for it, beside the ones that exist: fencing off a
     /// broken link must not wait for a turn behind the commands of others.
     pub(super) fn with_fresh<T>(
         &self,
@@ -154,8 +135,52 @@ impl Pool {
         exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         self.state.lock().open += 1;
+        let extra = Extra::begun(self);
         let link = self.open(bound)?;
-        self.lend(link, exchange)
+        self.lend(link, |link| {
+            let result = exchange(link);
+            // From here on it is one of the others, if there is room for it.
+            drop(extra);
+            result
+        })
+    }
+
+    /// Runs `exchange` on a link that is the caller's alone for that time; `None` if all are in
+    /// use.
+    pub(super) fn with_spare<T>(
+        &self,
+        bound: Bound,
+        exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
+    ) -> Option<Result<T, Fault>> {
+        let mut state = self.state.lock();
+        let idle = state.idle.pop();
+        if idle.is_none() && self.is_full(&state) {
+            return None;
+        }
+        state.open += usize::from(idle.is_none());
+        drop(state);
+        let link = self.usable(idle, bound);
+        Some(link.and_then(|link| self.lend(link, exchange)))
+    }
+
+    /// The link, if it can be trusted, or a new one in its place, which is counted as open
+    /// already.
+    fn usable(&self, link: Option<Box<Link>>, bound: Bound) -> Result<Box<Link>, Fault> {
+        let Some(link) = link else {
+            return self.open(bound);
+        };
+        let idle = self.route.clock.now().since(link.last_used());
+        let is_good = idle <= TRUSTED_IDLE || (idle <= MOST_IDLE && !link.is_stale());
+        if is_good && !link.is_broken() {
+            return Ok(link);
+        }
+        self.state.lock().broken += 1;
+        if link.is_broken() {
+            // Its last user found out that it leads to the wrong place: so may the others.
+            self.distrust_idle();
+        }
+        drop(link);
+        self.open(bound)
     }
 
     fn lend<T>(
@@ -166,21 +191,148 @@ impl Pool {
         let slot = Slot { pool: self };
         let mut result = exchange(&mut link);
         mem::forget(slot);
-        link.settle();
+        if let Err(fault) = &mut result
+            && fault.class == Class::Unknown
+            && fault.broken.is_none()
+        {
+            fault.broken = Some(Broken::ended(link.wire()));
+        }
+        self.take_back(link, result.as_ref().err());
+        result
+    }
+
+    /// Waits in line, until somebody has taken the request along or its owner is to lead.
+    fn stand_in_line(&self, turn: &Arc<Turn>, bound: Bound) -> Result<Replies, Fault> {
+        let begun = self.route.clock.now();
+        let grant = match turn.wait(&self.route.clock, bound.begin) {
+            Some(grant) => grant,
+            None if self.state.lock().waiting.leave(turn) => {
+                return Err(self.no_turn(begun));
+            }
+            // It has been taken along, or is about to lead.
+            None => match turn.wait_or_leave(&self.route.clock, bound.end) {
+                Some(grant) => grant,
+                None => match turn.abandon() {
+                    Some(broken) => return Err(self.unanswered(turn, broken, begun)),
+                    // Whoever has taken it along finds its owner gone, and leaves it out.
+                    None => return Err(self.no_turn(begun)),
+                },
+            },
+        };
+        match grant {
+            Grant::Answer(answer) => answer,
+            Grant::Lead(Lead::Convoy(convoy)) => self.lead(*convoy, turn, bound),
+            Grant::Lead(Lead::Link(link)) => {
+                self.depart(self.usable(Some(link), bound)?, turn, bound)
+            }
+            Grant::Away => {
+                let server = self.route.server.to_string();
+                let cause = Cause::Away { server };
+                Err(Fault::new(Class::NoLink, "connect", cause))
+            }
+            Grant::Slot => self.depart(self.usable(None, bound)?, turn, bound),
+        }
+    }
+
+    fn timed_out(&self, doing: &'static str, since: Time) -> Cause {
+        Cause::TimedOut {
+            doing,
+            server: self.route.server.to_string(),
+            after: self.route.clock.now().since(since),
+        }
+    }
+
+    /// Sends what `turn` has to say, and all who wait along with it.
+    fn depart(&self, link: Box<Link>, turn: &Arc<Turn>, bound: Bound) -> Result<Replies, Fault> {
+        let slot = Slot { pool: self };
+        let aboard = {
+            let mut state = self.state.lock();
+            let mut aboard = Aboard::of(&link, state.rooms.pop().unwrap_or_default());
+            aboard.push(Arc::clone(turn));
+            while aboard.len() < MOST_ABOARD
+                && aboard.bytes() < MOST_BYTES
+                && let Some(next) = state.waiting.next()
+            {
+                aboard.push(next);
+            }
+            aboard
+        };
+        let convoy = Convoy::depart(link, aboard);
+        mem::forget(slot);
+        self.lead(convoy, turn, bound)
+    }
+
+    /// Reads replies for everybody aboard until all have theirs, or until the leader's own time
+    /// is up.
+    fn lead(&self, mut convoy: Convoy, turn: &Arc<Turn>, bound: Bound) -> Result<Replies, Fault> {
+        let slot = Slot { pool: self };
+        let begun = self.route.clock.now();
+        let mut until = bound.end;
+        let mut own = None;
+        loop {
+            match convoy.advance(until) {
+                Progress::Landed(other, outcome) if Arc::ptr_eq(&other, turn) => {
+                    own = Some(outcome);
+                    turn.clear();
+                    // The other replies are nearly always there as well. Where they are not, the
+                    // leader has its own business to go about.
+                    until = until.min(self.route.clock.now().plus(LINGER));
+                }
+                Progress::Landed(other, outcome) => convoy.serve(other, outcome),
+                Progress::Over => break,
+                Progress::Paused => {
+                    let outcome = own.take().unwrap_or_else(|| {
+                        turn.abandon();
+                        Err(self.unanswered(turn, convoy.broken(), begun))
+                    });
+                    match convoy.hand_on(turn) {
+                        None => {
+                            mem::forget(slot);
+                            return outcome;
+                        }
+                        Some(mut deserted) => {
+                            deserted.give_up(self.timed_out(READING, begun));
+                            convoy = deserted;
+                            own = Some(outcome);
+                        }
+                    }
+                }
+            }
+        }
+        mem::forget(slot);
+        let (link, ended, served) = convoy.arrive();
+        self.take_back(link, ended.as_ref());
+        let room = served.disband();
+        self.state.lock().rooms.push(room);
+        // A leader is aboard its own convoy, and so has landed with it.
+        own.unwrap_or_else(|| Err(self.no_turn(begun)))
+    }
+
+    fn no_turn(&self, since: Time) -> Fault {
+        let cause = self.timed_out("waiting for a free link to", since);
+        Fault::new(Class::NoTurn, "connect", cause)
+    }
+
+    /// What an owner is told who goes before the reply to its request has come.
+    fn unanswered(&self, turn: &Turn, broken: Broken, since: Time) -> Fault {
+        let cause = self.timed_out(READING, since);
+        let mut fault = Fault::new(Class::Unknown, subject(turn.commands), cause);
+        fault.broken = Some(broken);
+        fault
+    }
+
+    /// Takes a link back after its use, `fault` being what its last user met.
+    fn take_back(&self, link: Box<Link>, fault: Option<&Fault>) {
         if !link.is_broken() {
             self.put_back(link);
-            return result;
+            return;
         }
         self.free_slot();
         self.state.lock().broken += 1;
-        if result
-            .as_ref()
-            .err()
-            .is_none_or(|fault| self.is_contagious(fault))
-        {
+        if fault.is_none_or(|fault| self.is_contagious(fault)) {
             self.distrust_idle();
         }
-        if let Err(fault) = &mut result
+        if let Some(fault) = fault
             && fault.class == Class::Unknown
         {
             say!(
@@ -188,68 +340,6 @@ impl Pool {
                 target: "leasehold::link",
                 "a link broke with {} unanswered: {}", fault.command, fault.cause
             );
-            fault.broken = Some(Box::new(link.into_broken()));
-        }
-        result
-    }
-
-    fn take(&self, bound: Bound) -> Result<Box<Link>, Fault> {
-        loop {
-            match self.grant(bound)? {
-                Grant::Link(link) => {
-                    let idle = self.clock.now().since(link.last_used());
-                    if idle <= TRUSTED_IDLE || (idle <= MOST_IDLE && !link.is_stale()) {
-                        return Ok(link);
-                    }
-                    self.state.lock().broken += 1;
-                    self.free_slot();
-                }
-                Grant::Slot => return self.open(bound),
-                Grant::Away => {
-                    let server = self.server.to_string();
-                    let cause = Cause::Away { server };
-                    return Err(Fault::new(Class::NoLink, "connect", cause));
-                }
-            }
-        }
-    }
-
-    fn grant(&self, bound: Bound) -> Result<Grant, Fault> {
-        let mut state = self.state.lock();
-        if state.waiting.is_empty() {
-            if let Some(link) = state.idle.pop() {
-                return Ok(Grant::Link(link));
-            }
-            if state.open < self.max_links {
-                state.open += 1;
-                return Ok(Grant::Slot);
-            }
-        }
-        self.wait_for_turn(state, bound)
-    }
-
-    fn wait_for_turn(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        bound: Bound,
-    ) -> Result<Grant, Fault> {
-        let turn = Arc::new(Turn::default());
-        state.waiting.enter(Arc::clone(&turn), bound.urgent);
-        let begun = self.clock.now();
-        loop {
-            if let Some(grant) = turn.granted.lock().take() {
-                return Ok(grant);
-            }
-            if bound.begin <= self.clock.now() {
-                state.waiting.leave(&turn);
-                let cause = Cause::TimedOut {
-                    doing: "waiting for a free link to",
-                    server: self.server.to_string(),
-                    after: self.clock.now().since(begun),
-                };
-                return Err(Fault::new(Class::NoTurn, "connect", cause));
-            }
-            self.clock.park(&turn.came, &mut state, bound.begin);
         }
     }
 
@@ -258,16 +348,11 @@ impl Pool {
         // The slot goes back on every way out but the last.
         let slot = Slot { pool: self };
         let opening = Opening::begun(self);
-        let until = self.clock.now().plus(self.timeouts.connect);
-        let whole = until <= bound.end;
-        let link = handshake::open(
-            &self.address,
-            &self.server,
-            &self.clock,
-            self.timeouts.command,
-            until.min(bound.end),
-        )
-        .inspect_err(|fault| {
+        let until = self.route.clock.now().plus(self.route.timeouts.connect);
+        // Who had most of the time that anybody has speaks for all.
+        let half = self.route.timeouts.connect / 2;
+        let whole = self.route.clock.now().plus(half) <= bound.end;
+        let link = handshake::open(&self.route, until.min(bound.end)).inspect_err(|fault| {
             // A refusal is each caller's own to hear, and the impatience of one says nothing
             // to the others.
             let impatient = !whole && matches!(fault.cause, Cause::TimedOut { .. });
@@ -284,8 +369,8 @@ impl Pool {
             replaces
         };
         if replaces {
-            self.counters.reconnects.add_one();
-            say!(debug, target: "leasehold::link", "connected to `{}` again", self.server);
+            self.route.counters.reconnects.add_one();
+            say!(debug, target: "leasehold::link", "connected to `{}` again", self.route.server);
         }
         mem::forget(slot);
         Ok(Box::new(link))
@@ -298,14 +383,15 @@ impl Pool {
             return;
         }
         while let Some(turn) = state.waiting.next() {
-            hand_over(&turn, Grant::Away);
+            // Nothing comes back from one that has just left its line: its owner is there.
+            let _ = turn.grant(Grant::Away);
         }
     }
 
     fn put_back(&self, link: Box<Link>) {
         let mut state = self.state.lock();
-        if self.max_links < state.open {
-            // One of those opened to fence off a broken link; the broken one has gone.
+        if self.max_links + state.extra < state.open || self.max_idle <= state.idle.len() {
+            // One of those opened to fence off a broken link, which has gone; or after a rush.
             state.open -= 1;
             drop(state);
             drop(link);
@@ -321,7 +407,7 @@ impl Pool {
         let oldest = outlived.then(|| state.idle.remove(0));
         state.open -= usize::from(outlived);
         match state.waiting.next() {
-            Some(turn) => hand_over(&turn, Grant::Link(link)),
+            Some(turn) => drop(turn.grant(Grant::Lead(Lead::Link(link)))),
             None => state.idle.push(link),
         }
         // Sockets are closed outside the mutex.
@@ -329,14 +415,18 @@ impl Pool {
         drop(oldest);
     }
 
+    const fn is_full(&self, state: &State) -> bool {
+        self.max_links + state.extra <= state.open
+    }
+
     fn free_slot(&self) {
         let mut state = self.state.lock();
         state.open -= 1;
-        if state.open < self.max_links
+        if !self.is_full(&state)
             && let Some(turn) = state.waiting.next()
         {
             state.open += 1;
-            hand_over(&turn, Grant::Slot);
+            let _ = turn.grant(Grant::Slot);
         }
     }
 
@@ -344,7 +434,7 @@ impl Pool {
     /// caller whose time was shorter than the command timeout.
     fn is_contagious(&self, fault: &Fault) -> bool {
         match fault.cause {
-            Cause::TimedOut { after, .. } => self.timeouts.command <= after,
+            Cause::TimedOut { after, .. } => self.route.timeouts.command <= after,
             _ => true,
         }
     }
@@ -363,37 +453,5 @@ impl Pool {
     }
 }
 
-/// Called with the pool's mutex held.
-fn hand_over(turn: &Turn, grant: Grant) {
-    *turn.granted.lock() = Some(grant);
-    turn.came.notify_one();
-}
-
-/// A slot that goes back to the pool unless it is forgotten, also when a caller unwinds.
-struct Slot<'a> {
-    pool: &'a Pool,
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.pool.free_slot();
-    }
-}
-
-/// Counts a link as being opened, also when opening it unwinds.
-struct Opening<'a> {
-    pool: &'a Pool,
-}
-
-impl<'a> Opening<'a> {
-    fn begun(pool: &'a Pool) -> Self {
-        pool.state.lock().opening += 1;
-        Self { pool }
-    }
-}
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        self.pool.state.lock().opening -= 1;
-    }
-}
+#[cfg(test)]
+mod tests;

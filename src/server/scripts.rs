@@ -43,8 +43,15 @@ pub(crate) static ADOPT: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) static READ: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/read.lua")));
 
+pub(crate) static WAIT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../lua/fence.lua"),
+        include_str!("../../lua/wait.lua")
+    ))
+});
+
 /// All scripts, for loading them when a link is opened: what came by `SCRIPT LOAD` stays,
 /// while newer servers evict what came by `EVAL`.
-pub(crate) fn all() -> [&'static Script; 5] {
-    [&RELEASE, &RENEW, &ACQUIRE_FENCED, &ADOPT, &READ]
+pub(crate) fn all() -> [&'static Script; 6] {
+    [&RELEASE, &RENEW, &ACQUIRE_FENCED, &ADOPT, &READ, &WAIT]
 }

@@ -8,6 +8,7 @@ use super::fault::Fault;
 use super::keys::Keys;
 use super::target::{Owner, Target};
 use crate::clock::Time;
+use crate::error::Cause;
 use crate::token::Token;
 
 /// How long a verb may take.
@@ -79,6 +80,57 @@ pub(crate) struct Answer {
     pub(crate) sent: Time,
     /// The fence counter, where the target is fenced and the record ours.
     pub(crate) fence: Option<u64>,
+    /// Whether somebody waits for what was released.
+    pub(crate) others_wait: bool,
+}
+
+/// How a waiter goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Takes the lock if it is free.
+    Try,
+    /// Lets others go first: waits to be woken before it tries.
+    Behind,
+    /// The same once more, whoever else was to be woken.
+    Quietly,
+}
+
+/// How long a waiter may block at the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocking {
+    /// When its budget ends: it is to be back in time.
+    pub(crate) until: Time,
+    /// The longest at a stretch, since nothing else can end it.
+    pub(crate) longest: Duration,
+    /// When every reply has to be in.
+    pub(crate) end: Time,
+}
+
+/// What came of waiting.
+#[derive(Clone, Debug)]
+pub(crate) enum Waited {
+    /// Ours, with validity counted from `sent`.
+    Taken { sent: Time, fence: Option<u64> },
+    /// Held so far, and worth another try now.
+    Again {
+        /// Whether its waiter was woken; else it has waited for as long as it was to.
+        woken: bool,
+        /// Whether the record has no expiry.
+        for_ever: bool,
+    },
+    /// Held, and nobody will wake the waiter: it has to look for itself.
+    Unannounced {
+        /// The time to live left, as far as it is known.
+        remaining: Option<Duration>,
+        /// Whether the record has no expiry.
+        for_ever: bool,
+        /// Why the wait broke off, if it did.
+        cause: Option<Cause>,
+    },
+    /// A wake-up lies there that another has not taken yet: it is his.
+    AnothersTurn,
+    /// Nothing was sent: there is no waiting here, for want of rights or of links.
+    Untried,
 }
 
 /// What stands at a key.
@@ -88,6 +140,8 @@ pub(crate) struct Seen {
     pub(crate) record: Vec<u8>,
     /// `None` if the record has no expiry.
     pub(crate) remaining: Option<Duration>,
+    /// Whether somebody waits for it; `None` where that is not to be learned.
+    pub(crate) others_wait: Option<bool>,
 }
 
 /// A topology: one server now, several behind one face later.
@@ -95,6 +149,17 @@ pub(crate) trait Verbs: Send + Sync {
     /// One attempt to take the lock. A token may be sent here again only after a fault that
     /// is *not sent* or *not run*, or after [`Acquired::Held`].
     fn acquire(&self, target: Target<'_>, bound: Bound) -> Result<Acquired, Fault>;
+
+    /// Waits for a lock that was found held: tries once more, and then blocks until the lock is
+    /// released, but not beyond its `limits`, the holder's expiry, or a second. As an attempt it is
+    /// like [`acquire`](Self::acquire), also in what its faults mean for the token.
+    fn wait(
+        &self,
+        target: Target<'_>,
+        entry: Entry,
+        limits: Blocking,
+        bound: Bound,
+    ) -> Result<Waited, Fault>;
 
     /// One attempt to take over the lock that `given` stands for: compare, then set with the
     /// target's token. [`Acquired::Held`] means that it does not stand any more.

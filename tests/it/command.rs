@@ -198,15 +198,27 @@ fn written(path: &Path) -> String {
     text
 }
 
-/// Neither a lock nor anything else but fences.
+/// Neither a lock nor anything else but fences, and what is gone by itself in two seconds: that
+/// somebody waited, and that he was to be woken.
 #[track_caller]
 fn assert_nothing_is_left(server: &Server) {
     let Value::Array(keys) = server.cmd(&["KEYS", "*"]) else {
         panic!("KEYS did not answer with a list");
     };
-    let left = keys.iter().filter(|key| match key {
-        Value::BulkString(name) => !name.ends_with(b":leasehold:fence"),
-        _ => true,
+    let left = keys.iter().filter(|key| {
+        let Value::BulkString(name) = key else {
+            return true;
+        };
+        let name = String::from_utf8_lossy(name);
+        let longest = match name.rsplit_once(":leasehold:") {
+            Some((_, "fence")) => return false,
+            Some((_, "waiting")) => 2_000,
+            Some((_, "wake")) => 1_000,
+            _ => return true,
+        };
+        // -2 says that it is gone by now, and -1 that it stays for ever.
+        let ttl = server.pttl(&name);
+        ttl == -1 || longest < ttl
     });
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&Value>::new());
 }

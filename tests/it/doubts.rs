@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold::{Canceller, Client, Lock};
 
 use crate::support::{Matcher, PATIENCE, Proxy, Server, within};
+use crate::wire::{acquisition, records_set};
 
 const KEY: &str = "order:1";
 const LEAST_RIGHTS: &str =
@@ -61,11 +62,13 @@ fn a_late_reply_to_a_load_is_not_taken_for_the_next_answer() {
 fn a_wait_for_nobody_ends_as_unknown() {
     let server = Server::with(&[LEAST_RIGHTS]);
     let proxy = Proxy::to(&server);
-    proxy.swallow("SET");
+    let swallowed = proxy.swallow(acquisition());
     let lock = lock(&proxy.url_as("app", "secret"), ms(100));
     let error = within(PATIENCE, move || lock.acquire()).unwrap_err();
     assert!(error.is_unknown(), "{error:?}");
-    assert_eq!(proxy.count("SET"), 2, "a second token was tried once");
+    assert_eq!(swallowed.hits(), 2, "a second token was tried once");
+    let records = records_set(&proxy.commands());
+    assert_ne!(records[0], records[1]);
 }
 
 #[test]
@@ -89,8 +92,8 @@ fn a_cancelled_wait_remembers_that_an_earlier_attempt_is_unsettled() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     proxy.answer("CLIENT KILL", "-NOPERM no rights\r\n");
-    let first = proxy.hold(Matcher::command("SET").once());
-    let second = proxy.hold(Matcher::command("SET").nth(2));
+    let first = proxy.hold(acquisition().once());
+    let second = proxy.hold(acquisition().nth(2));
     let lock = lock(&proxy.url(), ms(600));
     let canceller = Canceller::new();
     let waits = canceller.clone();

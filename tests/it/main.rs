@@ -12,6 +12,7 @@
 mod adopt;
 mod bad_input;
 mod children;
+mod combining;
 #[cfg(feature = "cli")]
 mod command;
 mod contention;
@@ -19,11 +20,13 @@ mod danger;
 mod doubts;
 mod fences;
 mod forked;
+mod handed;
 mod links;
 mod loggers;
 mod lost;
 mod max_hold;
 mod memory;
+mod queue;
 mod reaper;
 mod renewal;
 mod replica;
@@ -33,5 +36,6 @@ mod tidy;
 mod unknown_acquire;
 mod unknown_release;
 mod waiting;
+mod wake;
 mod watch;
 mod wire;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use leasehold::{Client, LockBuilder};
 
-use crate::support::{PATIENCE, Proxy, Server, eventually};
+use crate::support::{PATIENCE, Proxy, Script, Server, eventually};
 use crate::wire::client_with;
 
 const KEY: &str = "order:1";
@@ -51,10 +51,11 @@ fn assert_deleted_long_before_its_ttl(server: &Server) {
     });
 }
 
-/// Compare-and-deletes that have come to the proxy: their script has one key and one argument.
+/// Compare-and-deletes that have come to the proxy.
 fn deletions(proxy: &Proxy) -> usize {
     let commands = proxy.commands();
-    let is_deletion =
-        |words: &&Vec<String>| matches!(words[0].as_str(), "EVALSHA" | "EVAL") && words.len() == 5;
-    commands.iter().filter(is_deletion).count()
+    let commands = commands.iter();
+    commands
+        .filter(|words| Script::Release.is_called(words))
+        .count()
 }

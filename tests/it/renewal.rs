@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, DangerCause, Lease, LockBuilder, LossCause};
 use parking_lot::{Condvar, Mutex};
 
-use crate::support::{Matcher, PATIENCE, eventually};
+use crate::support::{Matcher, PATIENCE, Script, eventually};
 
 const KEY: &str = "order:1";
 
@@ -27,17 +27,17 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The words of a renewal: `EVALSHA digest 1 key record ttl`. A release has no ttl.
 fn is_renewal(words: &[String]) -> bool {
-    is_script(words) && words.len() == 6
+    Script::Renew.is_called(words)
 }
 
 fn is_release(words: &[String]) -> bool {
-    is_script(words) && words.len() == 5
+    Script::Release.is_called(words)
 }
 
-fn is_script(words: &[String]) -> bool {
-    matches!(words[0].as_str(), "EVALSHA" | "EVAL") && words.get(2).is_some_and(|keys| keys == "1")
+/// Whether it is about a record that somebody has: its token is what the script is given first.
+fn is_of_a_holder(words: &[String]) -> bool {
+    is_renewal(words) || is_release(words) || Script::Adopt.is_called(words)
 }
 
 fn renewal() -> Matcher {
@@ -89,7 +89,7 @@ fn loss_heard(heard: &Receiver<Told>) -> LossCause {
 
 /// Asserts that the lease is held for all of `span`.
 #[track_caller]
-fn lives_for(lease: &Lease, span: Duration) {
+pub(crate) fn lives_for(lease: &Lease, span: Duration) {
     throughout(span, || {
         assert!(lease.is_held(), "it is {:?}", lease.state());
     });
@@ -107,7 +107,7 @@ fn throughout(span: Duration, mut look: impl FnMut()) {
 
 /// Returns when `more` renewals have been confirmed, during which the lease is held.
 #[track_caller]
-fn renewed(client: &Client, lease: &Lease, more: u64) {
+pub(crate) fn renewed(client: &Client, lease: &Lease, more: u64) {
     let wanted = client.stats().renewals_ok + more;
     eventually("renewals are confirmed", PATIENCE, || {
         assert!(lease.is_held(), "it is {:?}", lease.state());

@@ -1,6 +1,7 @@
 //! The repository itself: what is said in two places agrees, and the house keeps its rules.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,18 @@ struct Source {
 impl Source {
     fn all() -> Vec<Self> {
         let paths = files("src");
+        // Tests that are too long for the file that they are about.
+        let is_test = |path: &Path| {
+            let mut parts = path.components();
+            parts.any(|part| {
+                ["tests", "tests.rs"]
+                    .map(OsStr::new)
+                    .contains(&part.as_os_str())
+            })
+        };
         let rust = paths
             .iter()
-            .filter(|path| path.extension().is_some_and(|end| end == "rs"));
+            .filter(|path| path.extension().is_some_and(|end| end == "rs") && !is_test(path));
         let sources: Vec<_> = rust.map(|path| Self::read(path)).collect();
         assert!(20 < sources.len(), "only {} source files", sources.len());
         sources
@@ -257,8 +267,15 @@ fn one_room_alone_knows_the_redis_crate() {
 #[test]
 fn the_rooms_know_only_those_below_them() {
     // A room, and those that it must not know.
-    let rooms: [(&str, &[&str]); 6] = [
-        ("server/", &["keep", "acquire", "lock", "lease", "client"]),
+    let rooms: [(&str, &[&str]); 7] = [
+        (
+            "server/",
+            &["queue", "keep", "acquire", "lock", "lease", "client"],
+        ),
+        (
+            "queue/",
+            &["server", "keep", "acquire", "lock", "lease", "client"],
+        ),
         ("keep/", &["acquire", "lock", "lease", "client"]),
         ("acquire/", &["lock", "lease", "client"]),
         (

@@ -31,9 +31,15 @@ impl<T: Send + 'static> Aside<T> {
     /// Waits for the end of the work.
     #[track_caller]
     pub(crate) fn value(self) -> T {
-        match self.0.recv_timeout(PATIENCE) {
+        self.value_within(PATIENCE)
+    }
+
+    /// The same for work that takes longer than most.
+    #[track_caller]
+    pub(crate) fn value_within(self, patience: Duration) -> T {
+        match self.0.recv_timeout(patience) {
             Ok(value) => value,
-            Err(RecvTimeoutError::Timeout) => panic!("not back within {PATIENCE:?}"),
+            Err(RecvTimeoutError::Timeout) => panic!("not back within {patience:?}"),
             Err(RecvTimeoutError::Disconnected) => panic!("it panicked, see above"),
         }
     }

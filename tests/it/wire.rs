@@ -11,7 +11,7 @@ use leasehold::{Client, Lease, Lock};
 use redis::Value;
 
 use crate::links::patient;
-use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Server, logs};
+use crate::support::{Matcher, Monitor, PATIENCE, Proxy, Script, Server, logs};
 
 /// How long a client waits for a reply where a test lets it wait in vain.
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,14 +42,21 @@ pub(crate) fn take(lock: &Lock) -> Lease {
     lock.acquire_timeout(PATIENCE).expect("the lock is free")
 }
 
-/// The records that were to be set, each time that one was: by `SET`, or by the script that takes
-/// a fenced lock.
+/// The records that were to be set, each time that one was: by `SET`, or by one of the scripts
+/// that take a lock.
 pub(crate) fn records_set(commands: &[Vec<String>]) -> Vec<String> {
-    let record = |words: &Vec<String>| match words[0].as_str() {
-        "SET" => Some(words[2].clone()),
-        // KEYS: the record and the counter. ARGV: the text, its ttl, the ttl of the counter.
-        "EVALSHA" | "EVAL" if words.len() == 8 => Some(words[5].clone()),
-        _ => None,
+    let record = |words: &Vec<String>| {
+        if let [set, _, record, nx, ..] = &words[..]
+            && (set.as_str(), nx.as_str()) == ("SET", "NX")
+        {
+            return Some(record.clone());
+        }
+        let call = Script::called(words)?;
+        match call.script {
+            Script::AcquireFenced | Script::Wait => Some(call.arguments[0].clone()),
+            Script::Adopt => Some(call.arguments[1].clone()),
+            Script::Read | Script::Release | Script::Renew => None,
+        }
     };
     commands.iter().filter_map(record).collect()
 }
@@ -68,6 +75,14 @@ pub(crate) fn assert_nothing_unconditional(commands: &[Vec<String>]) {
         let is_known = match words[..] {
             ["SET", _, _, "NX", "PX", ttl] => ttl.parse::<u64>().is_ok(),
             ["EVALSHA" | "EVAL", ..] | ["SCRIPT", "LOAD", _] => true,
+            // That somebody waits, and the wake-up: never without an end.
+            ["SET", key, _, "PX", ttl] => {
+                key.ends_with(":leasehold:waiting") && ttl.parse::<u64>().is_ok()
+            }
+            ["BLPOP", key, seconds] => {
+                key.ends_with(":leasehold:wake")
+                    && seconds.parse().is_ok_and(|seconds: f64| 0.0 < seconds)
+            }
             ["CLIENT", "INFO"]
             | ["INFO", "server" | "replication"]
             | ["ROLE"]
@@ -82,6 +97,10 @@ pub(crate) fn assert_nothing_unconditional(commands: &[Vec<String>]) {
 
 const CYCLES: usize = 50;
 
+/// The flag that somebody waits, and the list that he blocks on.
+const WAITING: &str = "order:1:leasehold:waiting";
+const WAKE: &str = "order:1:leasehold:wake";
+
 /// Fifty cycles on a fresh client, and everything that the server saw of them.
 fn fifty_cycles(url: &str, server: &Server) -> Vec<Vec<String>> {
     let monitor = Monitor::on(server);
@@ -95,7 +114,7 @@ fn fifty_cycles(url: &str, server: &Server) -> Vec<Vec<String>> {
     let of_scripts = monitor.commands_of_scripts();
     assert_eq!(
         of_scripts,
-        [["GET", "order:1"], ["DEL", "order:1"]].repeat(CYCLES)
+        [["GET", "order:1"], ["DEL", "order:1"], ["GET", WAITING]].repeat(CYCLES)
     );
     monitor.commands()
 }
@@ -110,6 +129,9 @@ fn assert_one_set_and_one_evalsha_per_cycle(commands: &[Vec<String>]) {
         );
     }
     assert_eq!(cycles.len(), 2 * CYCLES, "{cycles:#?}");
+    // Of the client, by which it knows its own waiters: the same in each cycle.
+    let name = cycles[1].last().unwrap();
+    assert!(name.len() == 16 && !cycles[0][2].contains(name), "{name}");
     for cycle in cycles.chunks(2) {
         let [set, release] = cycle else {
             panic!("a cycle is a pair")
@@ -119,8 +141,11 @@ fn assert_one_set_and_one_evalsha_per_cycle(commands: &[Vec<String>]) {
         assert!(digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         assert_eq!(label, "night shift");
         assert_eq!(*set, ["SET", "order:1", record, "NX", "PX", "12345"]);
-        let digest = &release[1];
-        assert_eq!(*release, ["EVALSHA", digest, "1", "order:1", record]);
+        assert!(Script::Release.is_called(release), "{release:?}");
+        assert_eq!(
+            release[2..],
+            ["3", "order:1", WAITING, WAKE, record, "1000", name]
+        );
     }
     let mut records = records_set(cycles);
     records.sort_unstable();

@@ -235,6 +235,7 @@ fn run_command() -> Command {
 fn status_command() -> Command {
     Command::new("status")
         .about("Tell who holds a lock, and for how long")
+        .long_about(help::STATUS)
         .after_help(help::STATUS_EXAMPLES)
         .args(common())
         .arg(flag("json", "Print JSON"))

@@ -46,6 +46,11 @@ Examples:
   leasehold run --on-danger stop --label \"$(hostname)\" index -- ./reindex
   leasehold run job -- sh -c 'one && two'";
 
+pub(crate) const STATUS: &str = "\
+Tell who holds a lock, for how long, and whether others wait for it.\n\n\
+Those who wait are seen while leasehold, or its library, waits for them; not who polls. Without \
+rights to the key KEY:leasehold:waiting it is unknown whether others wait, and null in JSON.";
+
 pub(crate) const STATUS_EXAMPLES: &str = "\
 Ends with 0 if every lock is held, 1 if one is free.
 

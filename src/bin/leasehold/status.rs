@@ -1,4 +1,4 @@
-//! `leasehold status`: who holds a lock, and for how long.
+//! `leasehold status`: who holds a lock, for how long, and whether others wait for it.
 
 use clap::ArgMatches;
 use leasehold::Holder;
@@ -52,7 +52,13 @@ fn line(key: &str, holder: Option<&Holder>) -> String {
             format!("for {}", show(left))
         });
     let fingerprint = holder.fingerprint();
-    format!("{key}: held{label} (fingerprint {fingerprint}) {remaining}")
+    let others = match holder.is_waited_for() {
+        Some(true) => ", others wait",
+        Some(false) => "",
+        // Not to be taken for "nobody".
+        None => ", whether others wait is unknown",
+    };
+    format!("{key}: held{label} (fingerprint {fingerprint}) {remaining}{others}")
 }
 
 fn row(key: &str, holder: &Result<Option<Holder>, Failure>) -> Value {
@@ -65,6 +71,7 @@ fn row(key: &str, holder: &Result<Option<Holder>, Failure>) -> Value {
             "label": holder.label(),
             "fingerprint": holder.fingerprint(),
             "remaining_ms": holder.remaining().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            "waited_for": holder.is_waited_for(),
         }),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgid};
 
-use super::deaths::{OPTIONS, assert_dead_before, expiry, stop};
+use super::deaths::{EARLIER, OPTIONS, WITHOUT_LEASEHOLD, assert_dead_before, expiry, stop};
 use super::{KEY, Running, children, eventually_dead, is_dead, numbers, run};
 use crate::support::{PATIENCE, Server, eventually};
 
@@ -45,7 +45,7 @@ fn what_has_left_the_group_is_dead_before_the_record_expires() {
     in_each_way(|server, way| {
         let (running, left) = leave(&server, &OPTIONS, way, DEAF);
         let expiry = stop(&server);
-        assert_dead_before(expiry, &left);
+        assert_dead_before(expiry, EARLIER, &left);
         assert_eq!(running.end().code, Some(70), "{way}");
     });
 }
@@ -55,7 +55,7 @@ fn what_has_left_the_group_is_dead_before_the_record_expires_when_leasehold_stan
     in_each_way(|server, way| {
         let (running, left) = leave(&server, &OPTIONS, way, DEAF);
         running.process.stop();
-        assert_dead_before(expiry(&server), &left);
+        assert_dead_before(expiry(&server), WITHOUT_LEASEHOLD, &left);
         eventually("the record expires", PATIENCE, || server.get(KEY).is_none());
         running.process.cont();
         assert_eq!(running.end().code, Some(70), "{way}");

@@ -14,7 +14,10 @@ const PLAIN: [&str; 7] = [
 ];
 
 /// The rights that help.
-const MORE: [&str; 6] = [
+const MORE: [&str; 9] = [
+    "+blpop",
+    "+exists",
+    "+lpush",
     "+time",
     "+script|load",
     "+client|info",
@@ -313,6 +316,67 @@ fn keys_that_the_user_may_not_use_are_unsafe_only_if_they_were_asked_for() {
 }
 
 #[test]
+fn a_user_with_a_right_to_the_locks_own_key_alone_is_told_what_that_costs() {
+    let rights = [&PLAIN[..], &MORE].concat().join(" ");
+    let server = Server::with(&[&format!("user app on >hunter2 ~order:1 {rights}")]);
+    server.cmd(&["SET", "order:1", "theirs"]);
+    let alone = report(&app(&server), &["--key", "order:1"]);
+    assert_eq!(alone.code, Some(0));
+    alone.says("note keys: no lock was tried: ", "\"order:1\"");
+    alone.says_nothing_of("unsafe");
+    let findings = alone.json["findings"].as_array().unwrap();
+    let keys = findings.iter().find(|finding| finding["look"] == "keys");
+    let mend = keys.unwrap()["mend"].as_str().unwrap();
+    assert_eq!(mend, "ACL SETUSER app ~order:1:leasehold:*");
+    assert_eq!(server.get("order:1").as_deref(), Some("theirs"));
+    assert_eq!(server.pttl("order:1"), -1);
+    // What it says about mending is true.
+    let words: Vec<_> = mend.split(' ').collect();
+    server.cmd(&words);
+    let mended = report(&app(&server), &["--key", "order:1"]);
+    mended.says("ok lock: ", "");
+    mended.says_nothing_of("note keys");
+    assert_eq!(server.cmd(&["DBSIZE"]), Reply::Int(1));
+}
+
+#[test]
+fn a_right_to_wake_others_or_be_woken_that_is_missing_is_a_note_with_what_is_lost() {
+    for (missing, lost) in [
+        ("+blpop", "polls"),
+        ("+exists", "whether others wait"),
+        ("+lpush", "wakes nobody"),
+    ] {
+        let all = [&PLAIN[..], &MORE].concat();
+        let others: Vec<_> = all.into_iter().filter(|right| *right != missing).collect();
+        let server = with_rights(&others);
+        let report = report(&app(&server), &["--key", "order:"]);
+        assert_eq!(report.code, Some(0));
+        report.says("note rights: the user app lacks ", missing);
+        report.says("ok lock: ", "");
+        let findings = report.json["findings"].as_array().unwrap();
+        let notes = findings.iter().filter(|finding| finding["level"] == "note");
+        let mut notes = notes.filter(|finding| finding["look"] == "rights");
+        let means = notes.next().unwrap()["means"].as_str().unwrap();
+        assert!(means.contains(lost), "{means}");
+        assert_eq!(notes.next(), None);
+        assert_empty(&server);
+    }
+}
+
+#[test]
+fn nothing_is_pushed_where_it_might_stay() {
+    // Without these two nothing that was pushed would go again.
+    let rights: Vec<_> = PLAIN
+        .into_iter()
+        .filter(|right| !["+del", "+pexpire"].contains(right))
+        .collect();
+    let server = with_rights(&[&rights[..], &MORE].concat());
+    let report = report(&app(&server), &["--key", "order:"]);
+    assert_eq!(report.code, Some(1));
+    assert_empty(&server);
+}
+
+#[test]
 fn a_command_that_is_not_there_is_told_from_a_right() {
     let server = Server::with(&["rename-command EVAL XEVAL"]);
     let report = report(&server.url(), &[]);
@@ -330,7 +394,7 @@ fn no_key_is_touched_but_its_own() {
         let key = match words[0].as_str() {
             "EVAL" | "EVALSHA" if words[2] == "0" => continue,
             "EVAL" | "EVALSHA" => &words[3],
-            "SET" | "GET" | "DEL" | "PEXPIRE" | "PTTL" => &words[1],
+            "SET" | "GET" | "DEL" | "PEXPIRE" | "PTTL" | "BLPOP" | "EXISTS" | "LPUSH" => &words[1],
             _ => continue,
         };
         assert!(key.starts_with("order:1:leasehold:doctor:"), "{words:?}");

@@ -8,10 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use leasehold::{Client, Token};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{KEY, Running, assert_nothing_is_left, beside, end, leasehold};
-use crate::support::Server;
+use super::{KEY, Running, assert_nothing_is_left, beside, end, leasehold, run};
+use crate::support::{PATIENCE, Server, eventually};
 
 const COMMANDS: [&str; 5] = ["run", "status", "release", "doctor", "completions"];
 
@@ -145,6 +146,47 @@ fn status_tells_who_holds_a_lock_and_for_how_long() {
     assert_eq!((ended.code, ended.out.lines().count()), (Some(1), 2));
     server.cmd(&["PERSIST", KEY]);
     assert!(status(&[KEY]).out.contains("without an expiry"));
+}
+
+/// Whether others wait, as `status` tells it to people and to programs.
+fn others_wait(url: &str) -> (String, Value) {
+    let [text, json] = [&[][..], &["--json"]]
+        .map(|more| end(leasehold(&["status", "--url", url, KEY]).args(more)));
+    assert_eq!((text.code, json.code), (Some(0), Some(0)), "{}", text.err);
+    let (_, left) = text.out.trim_end().rsplit_once(" for ").unwrap();
+    let (_, words) = left.split_once('s').unwrap();
+    let all: Value = serde_json::from_str(&json.out).unwrap();
+    (words.to_owned(), all[0]["waited_for"].clone())
+}
+
+#[test]
+fn status_tells_whether_others_wait() {
+    let server = Server::with(&["user app on >secret ~job:1 +@all"]);
+    let url = server.url();
+    detached(&server, None);
+    assert_eq!(others_wait(&url), (String::new(), Value::Bool(false)));
+
+    let waiter = Running::start(&mut run(&server, &["--wait-forever"], "true"));
+    eventually("it waits", PATIENCE, || {
+        server.get("job:1:leasehold:waiting").is_some()
+    });
+    let told = others_wait(&url);
+    assert_eq!(told, (String::from(", others wait"), Value::Bool(true)));
+    // The key that tells it is not among this user's.
+    let told = others_wait(&server.url_as("app", "secret"));
+    assert_eq!(
+        told,
+        (
+            String::from(", whether others wait is unknown"),
+            Value::Null
+        )
+    );
+
+    waiter.process.signal(Signal::TERM);
+    assert_eq!(waiter.end().code, Some(128 + 15));
+    eventually("it is seen that nobody waits any more", PATIENCE, || {
+        others_wait(&url) == (String::new(), Value::Bool(false))
+    });
 }
 
 #[test]

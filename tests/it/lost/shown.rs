@@ -2,11 +2,12 @@
 
 use std::error::Error as _;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold::Error;
 
 use super::ms;
-use crate::support::{Matcher, Proxy, Scripted, Server, Step, logs};
+use crate::support::{Matcher, Proxy, Script, Scripted, Server, Step, logs};
 use crate::wire::{client_with, lock, records_set, take};
 
 /// What somebody who looks at values and errors gets to see.
@@ -41,7 +42,8 @@ impl Shown {
             self.value(&lock);
             let taken = lock.try_acquire();
             self.outcome(&taken);
-            self.outcome(&lock.acquire_timeout(ms(1)));
+            // Long enough to wait at the server.
+            self.outcome(&lock.acquire_timeout(ms(20)));
             let Ok(Some(lease)) = taken else { continue };
             self.value(lease.token());
             self.value(&lease.watch());
@@ -60,6 +62,8 @@ impl Shown {
 fn assert_no_token_is_shown(shown: &Shown, mark: logs::Mark, commands: &[Vec<String>]) {
     let records = records_set(commands);
     assert!(!records.is_empty());
+    let mut commands = commands.iter();
+    assert!(commands.any(|words| Script::Wait.is_called(words)));
     let lines = logs::since(mark);
     for record in records {
         let digits = &record[..40];
@@ -140,8 +144,10 @@ fn no_token_is_shown_where_the_server_repeats_the_command_it_was_sent() {
     ];
     for echo in echoes {
         for echoed in ["SET", "EVALSHA"] {
+            let taken = AtomicBool::new(false);
             let server = Scripted::start(move |_, words| match words[0].as_str() {
                 name if name == echoed => Step::reply(&echo(words)),
+                "SET" if taken.swap(true, Ordering::SeqCst) => Step::reply("$-1\r\n"),
                 "SET" => Step::reply("+OK\r\n"),
                 _ => Step::Healthy,
             });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Lease, LeaseState};
 
-use super::{KEY, is_release, is_script, ms, renewal, throughout};
+use super::{KEY, is_of_a_holder, is_release, ms, renewal, throughout};
 use crate::support::{Matcher, PATIENCE, Proxy, Server, eventually};
 use crate::wire::take;
 
@@ -79,7 +79,7 @@ fn when_a_link_comes_up_the_nearest_deadline_is_seen_to_first_and_a_token_to_rea
     let mut served = Vec::new();
     eventually("all are seen to", PATIENCE, || {
         served = proxy.commands().split_off(before);
-        served.retain(|words| is_script(words));
+        served.retain(|words| is_of_a_holder(words));
         leases.len() < served.len()
     });
     let keys: Vec<&str> = served.iter().map(|words| words[3].as_str()).collect();

@@ -7,6 +7,7 @@
 //! | `proxy` | the network before it: holds commands, drops replies, resets, swallows, trickles |
 //! | `scripted` | a server that answers what no real one would, byte by byte |
 //! | `monitor` | the commands that a server really ran |
+//! | `scripts` | which of the crate's scripts a command calls |
 //! | `children` | other processes, which are this test binary again |
 //! | `terminal` | a pseudo-terminal with a program in front of it |
 //! | `logs` | what was logged |
@@ -29,6 +30,7 @@ mod process;
 mod proxy;
 mod resp;
 mod scripted;
+mod scripts;
 mod selftest;
 mod server;
 #[cfg(feature = "cli")]
@@ -40,6 +42,7 @@ pub use self::monitor::Monitor;
 pub use self::process::Process;
 pub use self::proxy::{Faults, Held, Matcher, Proxy, RuleHandle};
 pub use self::scripted::{Scripted, Step};
+pub use self::scripts::Script;
 pub use self::server::Server;
 #[cfg(feature = "cli")]
 pub use self::terminal::Terminal;

@@ -89,12 +89,14 @@ impl Proxy {
         }
     }
 
-    /// The commands never reach the server, no reply comes, and the connection stays open.
+    /// The commands never reach the server, nor does what follows them on their connection, which
+    /// stays open: TCP never loses from the middle.
     pub fn swallow(&self, matcher: impl Into<Matcher>) -> RuleHandle {
         self.rule(matcher, Action::Swallow)
     }
 
-    /// The server runs the commands; the replies are lost, and the connection stays open.
+    /// The server runs the commands; the replies are lost, and so are all that follow them on their
+    /// connection, which stays open: TCP never loses from the middle.
     pub fn drop_reply(&self, matcher: impl Into<Matcher>) -> RuleHandle {
         self.rule(matcher, Action::DropReply)
     }

@@ -7,7 +7,7 @@ use leasehold::{Canceller, Error, LeaseState};
 use super::{KEY, assert_all_differ, ms};
 use crate::links::patient;
 use crate::support::{Matcher, PATIENCE, Proxy, Server, eventually};
-use crate::wire::{client_with, lock, records_set, take};
+use crate::wire::{acquisition, client_with, lock, records_set, take};
 
 #[test]
 fn a_confirmation_within_the_danger_margin_is_given_back_and_not_handed_out() {
@@ -76,7 +76,7 @@ fn a_cancelled_wait_that_had_just_taken_the_lock_gives_it_back() {
     let proxy = Proxy::to(&server);
     let lock = lock(&proxy.url(), KEY);
     let canceller = Canceller::new();
-    let held = proxy.hold_reply("SET");
+    let held = proxy.hold_reply(acquisition());
     let attempt = thread::spawn({
         let canceller = canceller.clone();
         move || lock.acquire_cancellable(None, &canceller)
@@ -86,5 +86,5 @@ fn a_cancelled_wait_that_had_just_taken_the_lock_gives_it_back() {
     held.deliver();
     assert!(attempt.join().unwrap().unwrap().is_none());
     assert_eq!(server.get(KEY), None);
-    assert_eq!(proxy.count("SET"), 1);
+    assert_eq!(records_set(&proxy.commands()).len(), 1);
 }

@@ -34,7 +34,7 @@ fn a_silent_server_is_unavailable_within_the_bound() {
         let error = acquire.call_in_vain(lock.unwrap());
         // Nothing but the opening of a link was ever sent.
         assert!(error.is_unavailable(), "{error:?}");
-        assert_eq!(proxy.count("SET"), 0);
+        assert_eq!(records_set(&proxy.commands()), [""; 0]);
     });
 }
 

@@ -9,8 +9,10 @@ use leasehold::Canceller;
 
 use super::{FAMILY, KEY, assert_all_differ, ms, settling_lock};
 use crate::links::patient;
-use crate::support::{Matcher, PATIENCE, Proxy, Server};
-use crate::wire::{SLACK, TIMEOUT, assert_nothing_unconditional, records_set, settling, take};
+use crate::support::{Matcher, PATIENCE, Proxy, Server, eventually};
+use crate::wire::{
+    SLACK, TIMEOUT, acquisition, assert_nothing_unconditional, records_set, settling, take,
+};
 
 /// Proxies and users for whom there is no barrier.
 fn without_a_barrier(server: &Server) -> Vec<(Proxy, String)> {
@@ -102,7 +104,7 @@ fn without_a_barrier_a_wait_that_ends_says_that_an_attempt_is_unknown() {
 fn a_cancelled_wait_whose_command_is_unknown_says_so_within_a_command_timeout() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
-    proxy.swallow("SET");
+    let swallowed = proxy.swallow(acquisition());
     proxy.answer("CLIENT KILL", "-NOPERM no rights\r\n");
     let lock = settling_lock(&proxy.url());
     let canceller = Canceller::new();
@@ -110,7 +112,9 @@ fn a_cancelled_wait_whose_command_is_unknown_says_so_within_a_command_timeout() 
         let canceller = canceller.clone();
         move || lock.acquire_cancellable(Some(Instant::now() + PATIENCE), &canceller)
     });
-    proxy.wait_for("SET", 2);
+    eventually("a second token is tried", PATIENCE, || {
+        swallowed.hits() == 2
+    });
     canceller.cancel();
     let cancelled = Instant::now();
     let error = attempt.join().unwrap().unwrap_err();

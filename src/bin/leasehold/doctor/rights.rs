@@ -2,8 +2,9 @@
 //!
 //! Each command is tried in a form that the server refuses, or that changes nothing, *after* it
 //! has looked at the user's rights: an expiry of 0, a script that does not compile, a key that
-//! does not exist. `ACL DRYRUN` would be the other way. It takes rights that the user of a lock
-//! does not have, and knows nothing of commands that were renamed or that a proxy lacks.
+//! does not exist, or one of another type. `ACL DRYRUN` would be the other way. It takes rights
+//! that the user of a lock does not have, and knows nothing of commands that were renamed or that
+//! a proxy lacks.
 
 use redis::Value;
 
@@ -31,8 +32,9 @@ const NO_SCRIPTS: &str = "Nothing is renewed or released: both are scripts.";
 const NO_BARRIER: &str = "A command whose reply was lost cannot be kept from running late: more \
                           outcomes stay unknown.";
 
-/// The rights of the crate docs: those that are needed, then those that help.
-const RIGHTS: [Right; 13] = [
+/// The rights of the crate docs: those that are needed, then those that help. The last one is
+/// harmless only where a key of another type is in its way.
+const RIGHTS: [Right; 16] = [
     // 0 is no expiry that can be set.
     needed(
         "+set",
@@ -93,6 +95,23 @@ const RIGHTS: [Right; 13] = [
         "What a replica says of a lock is not told from a primary's word: a renewal believes it, \
          a release stays unknown.",
     ),
+    // It does not block for a time that is none.
+    helpful(
+        "+blpop",
+        &["BLPOP", KEY, "no time"],
+        "Who waits for a lock is not woken when it is given back, and polls.",
+    ),
+    helpful(
+        "+exists",
+        &["EXISTS", KEY],
+        "Who gives a lock back wakes nobody: those who wait notice it within a second. And nobody \
+         is told whether others wait.",
+    ),
+    helpful(
+        "+lpush",
+        &["LPUSH", KEY, "0"],
+        "Who gives a lock back wakes nobody: those who wait notice it within a second.",
+    ),
 ];
 
 const fn needed(name: &'static str, probe: &'static [&'static str], lost: &'static str) -> Right {
@@ -128,11 +147,42 @@ pub(crate) fn look(connection: &mut Connection, key: &Key) -> Result<Rights, Fai
         })
         .collect();
     let probes: Vec<&[&str]> = probes.iter().map(Vec::as_slice).collect();
-    let answers = connection.ask_all(&probes)?;
-    Ok(judge(&answers, connection.user(), key))
+    let [harmless @ .., push] = &probes[..] else {
+        return Ok(judge(&[], connection.user(), key, false));
+    };
+    let mut answers = connection.ask_all(harmless)?;
+    let suffice = suffice(&answers);
+    answers.push(if suffice {
+        // It expires by itself, if this is all that gets through.
+        let occupied = ["SET", key.name(), "0", "NX", "PX", "1000"];
+        let mut answers = connection.ask_all(&[&occupied, push, &["DEL", key.name()]])?;
+        answers.swap_remove(1)
+    } else {
+        // What is pushed might not be deleted again, and without locks nobody is woken anyway.
+        Value::Nil
+    });
+    let is_out_of_reach = |answer: &Value| Answer::of(answer) == Answer::NotOnKey;
+    let reaches_itself = match key.given() {
+        Some(given) if answers.iter().any(is_out_of_reach) => {
+            // One that writes and one that reads; neither changes anything.
+            let write = ["SET", given, "0", "NX", "PX", "0"];
+            let answers = connection.ask_all(&[&write, &["PTTL", given]])?;
+            let mut answers = answers.iter().map(Answer::of);
+            answers.all(|answer| answer == Answer::Allowed)
+        }
+        _ => false,
+    };
+    Ok(judge(&answers, connection.user(), key, reaches_itself))
 }
 
-fn judge(answers: &[Value], user: &str, key: &Key) -> Rights {
+/// Whether locks work at all, as far as it was asked.
+fn suffice(answers: &[Value]) -> bool {
+    let needed = RIGHTS.iter().zip(answers);
+    let mut needed = needed.filter(|(right, _)| right.is_needed);
+    needed.all(|(_, answer)| Answer::of(answer) == Answer::Allowed)
+}
+
+fn judge(answers: &[Value], user: &str, key: &Key, reaches_itself: bool) -> Rights {
     let mut missing = Vec::new();
     let mut no_key = Vec::new();
     let mut suffice = true;
@@ -176,19 +226,38 @@ fn judge(answers: &[Value], user: &str, key: &Key) -> Rights {
     }
     findings.append(&mut missing);
     if !no_key.is_empty() {
-        findings.push(not_on_key(user, key, &no_key.join(" ")));
+        findings.push(match key.given() {
+            Some(given) if reaches_itself => not_on_siblings(user, given),
+            _ => not_on_key(user, key, &no_key.join(" ")),
+        });
         suffice = false;
     }
     Rights { findings, suffice }
 }
 
+const KEYS: &str = "keys";
+
+/// The lock's own key alone is enough for a lock.
+fn not_on_siblings(user: &str, given: &str) -> Finding {
+    Finding::new(
+        Level::Note,
+        KEYS,
+        format!(
+            "no lock was tried: the user {user} has a right to {given:?}, and none to keys that \
+             begin with it"
+        ),
+        "A lock of that name can be taken, without a fence. Who waits for it is not woken when it \
+         is given back, and polls.",
+    )
+    .mend(format!("ACL SETUSER {user} ~{given}:leasehold:*"))
+}
+
 /// A user whose keys are not this one may well be right; one who was told which key is not.
 fn not_on_key(user: &str, key: &Key, commands: &str) -> Finding {
-    const LOOK: &str = "keys";
     match key.given() {
         Some(given) => Finding::new(
             Level::Unsafe,
-            LOOK,
+            KEYS,
             format!("the user {user} has no right to {commands} on keys that begin with {given:?}"),
             "Such locks cannot be taken, or not be released. Beside a lock's own key, fences and \
              waiters need keys that begin with it.",
@@ -196,7 +265,7 @@ fn not_on_key(user: &str, key: &Key, commands: &str) -> Finding {
         .mend(format!("ACL SETUSER {user} ~{given}*")),
         None => Finding::new(
             Level::Note,
-            LOOK,
+            KEYS,
             format!(
                 "no lock was tried: the user {user} has no right to keys like {:?}",
                 key.name()
@@ -313,7 +382,7 @@ mod tests {
         for (index, right) in RIGHTS.iter().enumerate() {
             let mut answers = vec![Value::Nil; RIGHTS.len()];
             answers[index] = denied.clone();
-            let rights = judge(&answers, "app", &Key::new(None));
+            let rights = judge(&answers, "app", &Key::new(None), false);
             assert_eq!(rights.suffice, !right.is_needed);
             let told = rights
                 .findings
@@ -333,7 +402,7 @@ mod tests {
         answers[0] = error("NOPERM No permissions to access a key");
         for (given, level) in [(None, Level::Note), (Some("order:"), Level::Unsafe)] {
             let key = Key::new(given.map(str::to_owned));
-            let rights = judge(&answers, "app", &key);
+            let rights = judge(&answers, "app", &key, false);
             assert!(!rights.suffice);
             assert_eq!(rights.findings.last().map(|last| last.level), Some(level));
         }

@@ -75,6 +75,10 @@ pub(super) struct Connection {
     server: Option<TcpStream>,
     /// From now on no byte is passed on; the server's side stays open until the proxy goes.
     silent: AtomicBool,
+    /// A command was swallowed: nothing that follows it reaches the server.
+    stuck: AtomicBool,
+    /// A reply was dropped: nothing that follows it reaches the client.
+    deaf: AtomicBool,
     replies: Mutex<Replies>,
     /// The threads that have ended, of two.
     ended: AtomicUsize,
@@ -92,6 +96,7 @@ struct Replies {
 enum Due {
     PassOn,
     Drop,
+    Delay(Duration),
     Reset,
     OfHeld(usize),
     Hold(usize),
@@ -123,6 +128,8 @@ pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, server: Option<TcpSt
         client,
         server,
         silent,
+        stuck: AtomicBool::new(false),
+        deaf: AtomicBool::new(false),
         replies,
         ended,
     });
@@ -258,10 +265,12 @@ impl Connection {
         }
         match decided.map(|(_, action)| action) {
             _ if silent => {}
+            _ if self.stuck.load(Ordering::SeqCst) => {}
             None | Some(Action::Dice(_)) => self.send(shared, &frame, Due::PassOn),
-            Some(Action::Swallow) => {}
+            Some(Action::Swallow) => self.stuck.store(true, Ordering::SeqCst),
             Some(Action::HoldReply) => self.send(shared, &frame, Due::Hold(ticket)),
             Some(Action::DropReply) => self.send(shared, &frame, Due::Drop),
+            Some(Action::Delay(delay)) => self.send(shared, &frame, Due::Delay(delay)),
             Some(Action::ResetAfter) => self.send(shared, &frame, Due::Reset),
             Some(Action::ResetBefore) => {
                 self.reset();
@@ -336,7 +345,11 @@ impl Connection {
         drop(replies);
         match due.unwrap_or(Due::PassOn) {
             Due::PassOn => self.answer(shared, frame, arrived),
-            Due::Drop => {}
+            Due::Drop => self.deaf.store(true, Ordering::SeqCst),
+            Due::Delay(delay) => {
+                shared.pause_until(arrived + delay);
+                self.answer(shared, frame, arrived);
+            }
             Due::Reset if self.is_silent() => {}
             Due::Reset => self.reset(),
             Due::OfHeld(ticket) => {
@@ -391,7 +404,10 @@ impl Connection {
             if from > 0 {
                 shared.pause_until(Instant::now() + pause);
             }
-            if self.is_silent() || (&self.client).write_all(&reply[from..to]).is_err() {
+            if self.is_silent()
+                || self.deaf.load(Ordering::SeqCst)
+                || (&self.client).write_all(&reply[from..to]).is_err()
+            {
                 return;
             }
             from = to;

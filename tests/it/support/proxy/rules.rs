@@ -1,6 +1,7 @@
 //! Which commands a rule is for, and what becomes of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::resp;
 
@@ -105,6 +106,8 @@ pub(super) enum Action {
     Swallow,
     /// The server runs it, and its reply is thrown away.
     DropReply,
+    /// The server runs it; its reply comes so much later, and what follows waits behind it.
+    Delay(Duration),
     /// The client's connection is reset, and the command does not reach the server.
     ResetBefore,
     /// The server runs it; then the client's connection is reset in place of the reply.
@@ -125,6 +128,7 @@ pub struct Faults {
     state: u64,
     drop_replies: f64,
     resets: f64,
+    delays: (f64, Duration),
 }
 
 impl Faults {
@@ -133,6 +137,7 @@ impl Faults {
             state: seed,
             drop_replies: 0.0,
             resets: 0.0,
+            delays: (0.0, Duration::ZERO),
         }
     }
 
@@ -153,14 +158,26 @@ impl Faults {
         }
     }
 
+    /// The share of commands (0 to 1) whose reply comes late, by at most this long.
+    pub fn delays(self, share: f64, longest: Duration) -> Faults {
+        Faults {
+            delays: (share, longest),
+            ..self
+        }
+    }
+
     fn roll(&mut self) -> Option<Action> {
         let dice = self.next();
+        let (delays, longest) = self.delays;
+        let reset = self.drop_replies + self.resets;
         if dice < self.drop_replies {
             Some(Action::DropReply)
         } else if dice < self.drop_replies + self.resets / 2.0 {
             Some(Action::ResetBefore)
-        } else if dice < self.drop_replies + self.resets {
+        } else if dice < reset {
             Some(Action::ResetAfter)
+        } else if dice < reset + delays {
+            Some(Action::Delay(longest.mul_f64((dice - reset) / delays)))
         } else {
             None
         }

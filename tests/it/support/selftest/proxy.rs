@@ -1,13 +1,11 @@
 //! The network that fails on demand.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::{A_MOMENT, Plain};
-use crate::support::{
-    Faults, Held, Matcher, PATIENCE, Proxy, RuleHandle, Server, eventually, resp,
-};
+use crate::support::{Faults, Held, Matcher, PATIENCE, Proxy, RuleHandle, Server, eventually};
 
 #[test]
 fn a_command_and_its_reply_pass_where_no_rule_is_set() {
@@ -108,18 +106,20 @@ fn a_held_reply_is_late_and_the_command_done() {
 }
 
 #[test]
-fn a_dropped_reply_leaves_the_command_done() {
+fn a_dropped_reply_leaves_the_command_done_and_no_other_reply_comes_behind_it() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     let dropped: RuleHandle = proxy.drop_reply(Matcher::command("SET").with_arg("k").once());
     let mut client = Plain::to(proxy.addr());
     assert_eq!(client.call(&["SET", "other", "v"]), "+OK\r\n");
     client.send(&["SET", "k", "v"]);
+    client.send(&["SET", "other", "w"]);
     dropped.wait();
-    eventually("the command is done", PATIENCE, || {
-        server.get("k").is_some()
+    eventually("the commands are done", PATIENCE, || {
+        server.get("k").is_some() && server.get("other").as_deref() == Some("w")
     });
     assert!(client.hears_nothing());
+    let mut client = Plain::to(proxy.addr());
     assert_eq!(
         client.call(&["SET", "k", "w"]),
         "+OK\r\n",
@@ -129,7 +129,7 @@ fn a_dropped_reply_leaves_the_command_done() {
 }
 
 #[test]
-fn a_swallowed_command_is_not_done_and_the_connection_lives() {
+fn a_swallowed_command_is_not_done_nor_is_what_follows_and_the_connection_stays_open() {
     let server = Server::start();
     let proxy = Proxy::to(&server);
     let rule = proxy.swallow(Matcher::evalsha().nth(2));
@@ -139,8 +139,10 @@ fn a_swallowed_command_is_not_done_and_the_connection_lives() {
     let evalsha = ["EVALSHA", sha.as_str(), "1", "k"];
     assert_eq!(client.call(&evalsha), ":1\r\n");
     client.send(&evalsha);
-    proxy.wait_for("EVALSHA", 2);
+    client.send(&["SET", "k", "7"]);
+    proxy.wait_for("SET", 1);
     assert!(client.hears_nothing());
+    let mut client = Plain::to(proxy.addr());
     assert_eq!(client.call(&evalsha), ":2\r\n");
     assert_eq!(rule.hits(), 1);
 }
@@ -256,36 +258,64 @@ fn replies_come_in_pieces_and_late() {
 }
 
 #[test]
+fn a_reply_that_is_delayed_at_random_comes_and_what_follows_waits_behind_it() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let late = proxy.random_faults("INCR", Faults::seeded(2).delays(1.0, PATIENCE / 100));
+    let mut client = Plain::to(proxy.addr());
+    for turn in 1..=3 {
+        client.send(&["INCR", "k"]);
+        client.send(&["ECHO", "behind"]);
+        assert_eq!(client.reply().expect("late"), format!(":{turn}\r\n"));
+        assert_eq!(client.reply().expect("behind"), "$6\r\nbehind\r\n");
+    }
+    assert_eq!(late.hits(), 3);
+}
+
+#[test]
 fn random_faults_are_the_same_for_the_same_seed() {
     let server = Server::start();
     let play = |faults: Faults| {
         let proxy = Proxy::to(&server);
         let rule = proxy.random_faults("SET", faults);
-        let mut lost = Vec::new();
         let mut client = Plain::to(proxy.addr());
-        for turn in 0..40 {
+        let turns = (1..=40).map(|turn| {
             let hits = rule.hits();
-            let both = [
-                resp::pack(&["SET", "k", &turn.to_string()]),
-                resp::pack(&["PING"]),
-            ];
-            // In one write, for the connection may be reset before a second one.
-            client.0.write_all(&both.concat()).expect("sends");
-            let (mut replies, mut reply) = (0, client.reply());
-            while reply.as_ref().is_ok_and(|text| text != "+PONG\r\n") {
-                (replies, reply) = (replies + 1, client.reply());
-            }
-            if reply.is_err() {
+            client.send(&["SET", "k", "v"]);
+            // Decided on when it is counted.
+            proxy.wait_for("SET", turn);
+            let is_hit = hits < rule.hits();
+            if is_hit {
                 client = Plain::to(proxy.addr());
+            } else {
+                assert_eq!(client.reply().expect("of SET"), "+OK\r\n");
             }
-            lost.push((replies, reply.is_ok(), rule.hits() - hits));
-        }
-        lost
+            is_hit
+        });
+        turns.collect::<Vec<_>>()
     };
     let faults = Faults::seeded(7).drop_replies(0.3).resets(0.2);
-    let lost = play(faults.clone());
-    assert_eq!(lost, play(faults));
-    assert!(lost.contains(&(1, true, 0)), "no fault: {lost:?}");
-    assert!(lost.contains(&(0, true, 1)), "a dropped reply: {lost:?}");
-    assert!(lost.contains(&(0, false, 1)), "a reset: {lost:?}");
+    let hits = play(faults.clone());
+    assert_eq!(hits, play(faults));
+    assert!(hits.contains(&true) && hits.contains(&false), "{hits:?}");
+}
+
+#[test]
+fn random_faults_are_dropped_replies_or_resets() {
+    let server = Server::start();
+    let (proxy, mut dropped) = faulty(&server, Faults::seeded(7).drop_replies(1.0));
+    dropped.send(&["SET", "k", "v"]);
+    proxy.wait_for("SET", 1);
+    eventually("it is done", PATIENCE, || server.get("k").is_some());
+    assert!(dropped.hears_nothing());
+    let (_proxy, mut reset) = faulty(&server, Faults::seeded(7).resets(1.0));
+    reset.send(&["SET", "k", "v"]);
+    assert_eq!(reset.ends_with(), ErrorKind::ConnectionReset);
+}
+
+fn faulty(server: &Server, faults: Faults) -> (Proxy, Plain) {
+    let proxy = Proxy::to(server);
+    proxy.random_faults("SET", faults);
+    let client = Plain::to(proxy.addr());
+    (proxy, client)
 }
