@@ -39,8 +39,9 @@ use support::arguments::{is_smoke, number, words};
 use support::bare::{Bare, Token};
 use support::outcome::exit_code;
 use support::placement::Placement;
-use support::ratio::{Size, compare};
+use support::ratio::{Comparison, Size, compare, timed};
 use support::server::Server;
+use support::times::{count, verdict};
 
 // Of one length, so that both sides send the same number of bytes.
 const OUR_KEY: &str = "bench:leasehold";
@@ -162,7 +163,9 @@ impl Bench {
         self.each_place(|socket, url, placement| {
             let mut bare = self.bare(url, BARE_KEY, Token::Fresh)?;
             let lock = lock_at(url, |lock| lock)?;
-            let result = compare(size, &mut || bare.cycle(), &mut || cycle(&lock));
+            let result = compare(size, &mut || timed(|| bare.cycle()), &mut || {
+                timed(|| cycle(&lock))
+            });
             // A median of a few says nothing about a few per cent.
             let budget = placement.budget().filter(|_| 1_000 <= size.pairs);
             table.row(socket, placement, "leasehold", budget, &result);
@@ -185,7 +188,9 @@ impl Bench {
                         .set_timeouts(timeout)
                         .map_err(|error| error.to_string())?;
                 }
-                let result = compare(size, &mut || bare.cycle(), &mut || other.cycle());
+                let result = compare(size, &mut || timed(|| bare.cycle()), &mut || {
+                    timed(|| other.cycle())
+                });
                 table.row(socket, placement, name, None, &result);
             }
             Ok(())
@@ -296,23 +301,17 @@ impl Table {
         placement: Placement,
         name: &str,
         budget: Option<f64>,
-        result: &support::ratio::Comparison,
+        result: &Comparison,
     ) {
         println!(
-            "  {socket:<6} {:<15} {name:<15} {:>9.2} {:>9.2}   {:.3} ({:.3} to {:.3})  {}",
+            "  {socket:<6} {:<15} {name:<15} {:>9.2} {:>9.2}   {}  {}",
             placement.to_string(),
-            micros(result.first),
-            micros(result.second),
-            result.median,
-            result.least,
-            result.most,
+            micros(result.first.p50),
+            micros(result.second.p50),
+            result.ratio,
             budget.map_or_else(String::new, |budget| format!(
                 "{budget:.2} {}",
-                if result.median <= budget {
-                    "kept"
-                } else {
-                    "EXCEEDED"
-                }
+                verdict(result.ratio.median <= budget)
             )),
         );
     }
@@ -373,12 +372,4 @@ fn kind(url: &str) -> &'static str {
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "counts of a bench are far below 2^53"
-)]
-fn count(number: u64) -> f64 {
-    number as f64
 }

@@ -33,9 +33,9 @@ use leasehold::{Client, Lease, LockBuilder};
 mod support;
 
 use support::arguments::{is_smoke, number};
-use support::bare::{Bare, Token};
 use support::outcome::exit_code;
 use support::pace::beside;
+use support::placement::Placement;
 use support::server::Server;
 use support::times::{Times, verdict};
 
@@ -72,10 +72,7 @@ fn run() -> Result<(), String> {
     ]
     .map(|(spread, blocking)| Plan { spread, blocking });
     let server = Server::start()?;
-    let bare = Bare::connect(&server.tcp_url(), "bench:info", Token::Constant);
-    let version = bare.and_then(|bare| bare.info("redis_version"));
-    let version = version.map_err(|error| error.to_string())?;
-    println!("private server, version {version}; nothing is pinned");
+    println!("{}", server.describe(Placement::Free)?);
 
     let mut all = [const { Vec::new() }; 4];
     // In turns, so that all plans meet the same moods of the machine.

@@ -31,8 +31,10 @@ use support::arguments::{is_smoke, number, words};
 use support::bare::{Bare, Token};
 use support::outcome::exit_code;
 use support::pace::beside;
+use support::patience::wait_until;
+use support::placement::Placement;
 use support::server::Server;
-use support::times::{Times, millis, verdict};
+use support::times::{FIGURES, Times, millis, verdict};
 
 /// How much of a core the renewal thread may take, for any number of leases up to the most.
 const BUDGET: f64 = 0.10;
@@ -41,9 +43,6 @@ const THREAD: &str = "leasehold-renew";
 
 /// Who take the leases, and give them back.
 const CALLERS: usize = 8;
-
-/// How long a thread of a client that is gone may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     exit_code(run())
@@ -70,13 +69,20 @@ fn run() -> Result<(), String> {
     let server = Server::start()?;
     let others = Bare::connect(&server.tcp_url(), "bench:others", Token::Constant);
     let others = others.map_err(|error| error.to_string())?;
-    let version = others.info("redis_version");
-    let version = version.map_err(|error| error.to_string())?;
     println!(
-        "private server, version {version}; nothing is pinned\n\nleases of {ttl:?}, {span:?} each \
+        "{}\n\nleases of {ttl:?}, {span:?} each \
          size; PINGs of another connection in ms, alone and beside them\n  {:>7} {:>8} {:>9} \
          {:>5} {:>9} {:>7} {:>8}   {:^26}   {:^26}   budget",
-        "leases", "taken in", "thread", "lost", "renewals", "failed", "margin", "alone", "beside",
+        server.describe(Placement::Free)?,
+        "leases",
+        "taken in",
+        "thread",
+        "lost",
+        "renewals",
+        "failed",
+        "margin",
+        "alone",
+        "beside",
     );
     println!(
         "  {:59}   {FIGURES}   {FIGURES}   none lost, {:.0} % of a core",
@@ -88,8 +94,6 @@ fn run() -> Result<(), String> {
     }
     Ok(())
 }
-
-const FIGURES: &str = "     p50      p99      max";
 
 struct Row {
     taken_in: Duration,
@@ -269,15 +273,4 @@ fn cpu_times() -> Vec<(u64, Duration)> {
         }
     }
     found
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        if deadline < Instant::now() {
-            return Err(format!("waited {PATIENCE:?} in vain: {what}"));
-        }
-        thread::park_timeout(Duration::from_millis(1));
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a bench without a harness is asked for.
 
 use std::env;
+use std::time::Duration;
 
 /// The words of the command line, without what is criterion's or cargo's own.
 pub(crate) fn words() -> Vec<String> {
@@ -25,4 +26,10 @@ pub(crate) fn number(variable: &str, default: usize) -> Result<usize, String> {
             _ => Err(format!("{variable} is not a number above 0: {text}")),
         },
     }
+}
+
+/// A time that the environment may change.
+pub(crate) fn millis(variable: &str, default: usize) -> Result<Duration, String> {
+    let millis = u64::try_from(number(variable, default)?).unwrap_or(u64::MAX);
+    Ok(Duration::from_millis(millis))
 }

@@ -4,20 +4,29 @@
 //! It draws a fresh token for each cycle from the same source, sends the same bytes with the
 //! same time to live, and compares each reply with the one that it must be. It has no
 //! timeout, no clock, no pool, and ends the bench at the first thing out of the ordinary.
-//!
-//! `socket2` and not the types of std: it makes the same system calls as the library does.
-//! `write` on a unix socket, which std uses, takes longer than `send`.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::time::Duration;
 
 use redis::Value;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::Socket;
+
+use super::slice::Turn;
+use super::wire::{call, connect, exchange, pack};
 
 /// The default of a lock, so that both sides send the same.
 const TTL_MILLIS: &str = "30000";
+
+/// What the library's release names besides the lock record, each with the key before it. That
+/// it is the same is checked on a real server (`support/sameness.rs`).
+const RELEASE_SIBLINGS: [&str; 2] = [":leasehold:waiting", ":leasehold:wake"];
+
+/// What it says besides the token: how long a wake-up stays, and the client's name among waiters.
+const RELEASE_WORDS: [&str; 2] = ["1000", "0123456789abcdef"];
+
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+pub(super) const ACQUIRED: &[u8] = b"+OK\r\n";
+pub(super) const RELEASED: &[u8] = b":1\r\n";
 const DIGITS: usize = 40;
 const PLACEHOLDER: &str = "0000000000000000000000000000000000000000";
 
@@ -38,21 +47,14 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// `redis://host:port` or `unix:///path`; there is no password and no database here.
     pub(crate) fn connect(url: &str, key: &str, token: Token) -> io::Result<Self> {
         let socket = connect(url)?;
-        let code = include_str!("../../lua/release.lua");
-        let Value::BulkString(digest) = call(&socket, &["SCRIPT", "LOAD", code])? else {
-            return Err(io::Error::other(
-                "SCRIPT LOAD was not answered with a digest",
-            ));
-        };
-        let digest = String::from_utf8_lossy(&digest).into_owned();
+        let digest = load_release(&socket)?;
         Ok(Self {
             socket,
             token,
-            acquire: Packed::new(&["SET", key, PLACEHOLDER, "NX", "PX", TTL_MILLIS]),
-            release: Packed::new(&["EVALSHA", &digest, "1", key, PLACEHOLDER]),
+            acquire: Packed::new(pack_acquire(key)),
+            release: Packed::new(pack_release(&digest, key)),
         })
     }
 
@@ -62,9 +64,9 @@ impl Bare {
         self.socket.set_write_timeout(Some(timeout))
     }
 
-    /// A line of `INFO server`.
+    /// A line of `INFO`, of whichever section; `?` if there is none of that name.
     pub(crate) fn info(&self, name: &str) -> io::Result<String> {
-        let reply = call(&self.socket, &["INFO", "server"])?;
+        let reply = call(&self.socket, &["INFO", "all"])?;
         let Value::BulkString(text) = reply else {
             return Err(io::Error::other("INFO was not answered with a text"));
         };
@@ -79,15 +81,73 @@ impl Bare {
         exchange(&self.socket, PING, b"+PONG\r\n");
     }
 
+    /// Says it to whoever watches with `MONITOR`.
+    pub(crate) fn echo(&self, word: &str) -> io::Result<()> {
+        call(&self.socket, &["ECHO", word]).map(drop)
+    }
+
     pub(crate) fn cycle(&mut self) {
+        self.acquire();
+        self.release();
+    }
+
+    pub(crate) fn acquire(&mut self) {
         if self.token == Token::Fresh {
             let token = fresh_token();
             self.acquire.insert(&token);
             self.release.insert(&token);
         }
-        exchange(&self.socket, &self.acquire.bytes, b"+OK\r\n");
-        exchange(&self.socket, &self.release.bytes, b":1\r\n");
+        exchange(&self.socket, &self.acquire.bytes, ACQUIRED);
     }
+
+    pub(crate) fn release(&self) {
+        exchange(&self.socket, &self.release.bytes, RELEASED);
+    }
+
+    /// A cycle that holds for `hold` in between.
+    pub(crate) fn turn(&mut self, hold: Duration) -> Turn {
+        let acquire = move || {
+            self.acquire();
+            self
+        };
+        Turn::take(hold, acquire, |bare| bare.release())
+    }
+
+    /// For a write that carries more than that.
+    pub(super) fn packed_release(&self) -> &[u8] {
+        &self.release.bytes
+    }
+
+    pub(super) const fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+/// Loads the library's script, and returns its digest.
+pub(super) fn load_release(socket: &Socket) -> io::Result<String> {
+    let code = include_str!("../../lua/release.lua");
+    match call(socket, &["SCRIPT", "LOAD", code])? {
+        Value::BulkString(digest) => Ok(String::from_utf8_lossy(&digest).into_owned()),
+        _ => Err(io::Error::other(
+            "SCRIPT LOAD was not answered with a digest",
+        )),
+    }
+}
+
+/// With a placeholder for the token, which is one as well.
+pub(super) fn pack_acquire(key: &str) -> Vec<u8> {
+    pack(&["SET", key, PLACEHOLDER, "NX", "PX", TTL_MILLIS])
+}
+
+/// As [`pack_acquire`].
+pub(super) fn pack_release(digest: &str, key: &str) -> Vec<u8> {
+    let siblings = RELEASE_SIBLINGS.map(|sibling| format!("{key}{sibling}"));
+    let count = (1 + siblings.len()).to_string();
+    let mut command = vec!["EVALSHA", digest, &count, key];
+    command.extend(siblings.iter().map(String::as_str));
+    command.push(PLACEHOLDER);
+    command.extend(RELEASE_WORDS);
+    pack(&command)
 }
 
 fn fresh_token() -> [u8; DIGITS] {
@@ -108,8 +168,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn new(command: &[&str]) -> Self {
-        let bytes = pack(command);
+    fn new(bytes: Vec<u8>) -> Self {
         let token_at = bytes
             .windows(DIGITS)
             .position(|window| window == PLACEHOLDER.as_bytes())
@@ -120,60 +179,4 @@ impl Packed {
     fn insert(&mut self, token: &[u8; DIGITS]) {
         self.bytes[self.token_at..self.token_at + DIGITS].copy_from_slice(token);
     }
-}
-
-fn pack(command: &[&str]) -> Vec<u8> {
-    redis::Cmd::new().arg(command).get_packed_command()
-}
-
-fn connect(url: &str) -> io::Result<Socket> {
-    #[cfg(unix)]
-    if let Some(path) = url.strip_prefix("unix://") {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.connect(&SockAddr::unix(path)?)?;
-        return Ok(socket);
-    }
-    let place = url
-        .strip_prefix("redis://")
-        .map(|place| place.trim_end_matches('/'))
-        .filter(|place| place.contains(':') && !place.contains(['@', '/']))
-        .ok_or_else(|| {
-            io::Error::other("the bare socket speaks redis://host:port and unix:///path")
-        })?;
-    let socket = Socket::from(TcpStream::connect(place)?);
-    socket.set_tcp_nodelay(true)?;
-    Ok(socket)
-}
-
-fn call(mut socket: &Socket, command: &[&str]) -> io::Result<Value> {
-    socket.write_all(&pack(command))?;
-    let (mut reply, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        match socket.read(&mut piece)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => reply.extend_from_slice(&piece[..count]),
-        }
-        if let Ok(value) = redis::parse_redis_value(&reply) {
-            return Ok(value);
-        }
-    }
-}
-
-fn exchange(mut socket: &Socket, command: &[u8], expected: &[u8]) {
-    socket
-        .write_all(command)
-        .expect("the server takes a command");
-    let (mut reply, mut length) = ([0; 64], 0);
-    while length < expected.len() {
-        match socket.read(&mut reply[length..]) {
-            Ok(count) if 0 < count => length += count,
-            other => panic!("the server does not answer: {other:?}"),
-        }
-    }
-    let reply = &reply[..length];
-    assert!(
-        reply == expected,
-        "unexpected reply: {}",
-        String::from_utf8_lossy(reply)
-    );
 }

@@ -1,7 +1,10 @@
 //! Which cores the client and the server run on. It moves every figure, so each figure is
 //! printed with it.
 
-use std::fmt;
+use std::{env, fmt};
+
+/// The variable that names one.
+const PLACEMENT: &str = "LEASEHOLD_BENCH_PLACEMENT";
 
 /// Where the two sides run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,18 @@ impl Placement {
             (true, [only]) => vec![Self::One(*only)],
             _ => vec![Self::Free],
         }
+    }
+
+    /// The one that the environment asks for: `free`, `across` or `one`. Free if it does not.
+    pub(crate) fn wanted() -> Result<Self, String> {
+        let wanted = env::var(PLACEMENT).unwrap_or_else(|_| "free".to_owned());
+        let mut all = Self::all(true).into_iter().chain([Self::Free]);
+        let found = all.find(|placement| match placement {
+            Self::Across { .. } => wanted == "across",
+            Self::One(_) => wanted == "one",
+            Self::Free => wanted == "free",
+        });
+        found.ok_or_else(|| format!("{PLACEMENT}: not to be had here: {wanted}"))
     }
 
     /// Puts the calling thread and the process `server` there.

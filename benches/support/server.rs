@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::bare::{Bare, Token};
+use super::placement::Placement;
 
 /// The variable that names another server's binary, as in the tests.
 const BINARY: &str = "LEASEHOLD_TEST_REDIS";
@@ -60,6 +61,14 @@ impl Server {
 
     pub(crate) fn unix_url(&self) -> String {
         format!("unix://{}", self.directory.join("socket").display())
+    }
+
+    /// For the first line of a report.
+    pub(crate) fn describe(&self, placement: Placement) -> Result<String, String> {
+        let bare = Bare::connect(&self.tcp_url(), "bench:info", Token::Constant);
+        let version = bare.and_then(|bare| bare.info("redis_version"));
+        let version = version.map_err(|error| error.to_string())?;
+        Ok(format!("private server, version {version}; {placement}"))
     }
 
     pub(crate) fn id(&self) -> u32 {

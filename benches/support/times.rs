@@ -36,6 +36,9 @@ impl Times {
     }
 }
 
+/// The heads of what [`Times`] prints.
+pub(crate) const FIGURES: &str = "     p50      p99      max";
+
 /// In milliseconds.
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,4 +56,12 @@ pub(crate) fn millis(time: Duration) -> f64 {
 
 pub(crate) fn verdict(kept: bool) -> &'static str {
     if kept { "kept" } else { "EXCEEDED" }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counts of a bench are far below 2^53"
+)]
+pub(crate) fn count(number: u64) -> f64 {
+    number as f64
 }
