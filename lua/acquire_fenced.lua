@@ -22,16 +22,4 @@ if record then
     redis.call('PEXPIRE', KEYS[2], ARGV[3])
     return 0
 end
-local fence = draw_fence(KEYS[2], ARGV[3])
-if type(fence) == 'table' or fence < 0 then
-    return fence
-end
--- From here on nothing may raise: what was written is not rolled back.
-local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-if type(taken) == 'table' and taken.err then
-    return taken
-end
-if not taken then
-    return 0
-end
-return fence
+return set_with_fence(KEYS[2], ARGV[3], KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])

@@ -24,13 +24,4 @@ if not KEYS[2] then
     redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
     return 1
 end
-local fence = draw_fence(KEYS[2], ARGV[4])
-if type(fence) == 'table' or fence < 0 then
-    return fence
-end
--- From here on nothing may raise: what was written is not rolled back.
-local written = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-if type(written) == 'table' and written.err then
-    return written
-end
-return fence
+return set_with_fence(KEYS[2], ARGV[4], KEYS[1], ARGV[2], 'PX', ARGV[3])

@@ -46,3 +46,28 @@ local function draw_fence(counter, ttl)
     return fence
 end
 
+-- Draws the next fence and writes a record in one step; never a record without its fence. The
+-- counter is written first: one that grew alone is harmless.
+--
+-- counter  the key of the fence counter
+-- ttl      time to live of the counter, in whole milliseconds
+-- ...      the arguments of the SET that writes the record
+--
+-- Returns   the fence, above 0, when the record was written
+--           0  SET found that it was not to be written
+--           or what draw_fence returns when it drew none
+local function set_with_fence(counter, ttl, ...)
+    local fence = draw_fence(counter, ttl)
+    if type(fence) == 'table' or fence < 0 then
+        return fence
+    end
+    -- From here on nothing may raise: what was written is not rolled back.
+    local written = redis.pcall('SET', ...)
+    if type(written) == 'table' and written.err then
+        return written
+    end
+    if not written then
+        return 0
+    end
+    return fence
+end

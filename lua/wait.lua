@@ -38,13 +38,4 @@ if not KEYS[3] then
     redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
     return 1
 end
-local fence = draw_fence(KEYS[3], ARGV[5])
-if type(fence) == 'table' or fence < 0 then
-    return fence
-end
--- From here on nothing may raise: what was written is not rolled back.
-local taken = redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
-if type(taken) == 'table' and taken.err then
-    return taken
-end
-return fence
+return set_with_fence(KEYS[3], ARGV[5], KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
