@@ -2,7 +2,6 @@
 
 use std::env::VarError;
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -11,45 +10,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use leasehold::Client;
 
 use crate::exit::{Code, Failure};
-use crate::output::{Level, install_log, print, say};
-use crate::run::{shim, supervisor};
-use crate::{doctor, duration, help, man, release, run, status};
-
-pub(crate) fn main() -> ExitCode {
-    let words: Vec<_> = std::env::args_os().collect();
-    // No commands of the user's: the processes between `run` and its command.
-    let code = supervisor::main_if_asked(&words).or_else(|| shim::main_if_asked(&words));
-    if let Some(code) = code {
-        return ExitCode::from(code.0);
-    }
-    let matches = match command().try_get_matches_from(words) {
-        Ok(matches) => matches,
-        Err(error) => return ExitCode::from(usage(&error).0),
-    };
-    let Some((name, of_command)) = matches.subcommand() else {
-        return ExitCode::from(Code::USAGE.0);
-    };
-    let level = level(of_command);
-    install_log(level);
-    let result = match name {
-        "run" => run::main(of_command),
-        "status" => status::main(of_command),
-        "release" => release::main(of_command),
-        "doctor" => doctor::main(of_command),
-        "completions" => completions(of_command),
-        _ => man(),
-    };
-    let code = result.unwrap_or_else(|failure| {
-        if level != Level::Quiet && !failure.text.is_empty() {
-            say(&failure);
-        }
-        failure.code
-    });
-    ExitCode::from(code.0)
-}
+use crate::output::{Level, print, say};
+use crate::{duration, help, man};
 
 /// One line, as all that we say; help and the version as they are.
-fn usage(error: &clap::Error) -> Code {
+pub(crate) fn usage(error: &clap::Error) -> Code {
     if !error.use_stderr() {
         print(error.render().to_string().trim_end());
         return Code::OK;
@@ -303,7 +268,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
         .action(ArgAction::SetTrue)
 }
 
-fn completions(matches: &ArgMatches) -> Result<Code, Failure> {
+pub(crate) fn completions(matches: &ArgMatches) -> Result<Code, Failure> {
     let shell = match text(matches, "shell").as_deref() {
         Some("zsh") => clap_complete::Shell::Zsh,
         Some("fish") => clap_complete::Shell::Fish,
@@ -315,7 +280,7 @@ fn completions(matches: &ArgMatches) -> Result<Code, Failure> {
     Ok(Code::OK)
 }
 
-fn man() -> Result<Code, Failure> {
+pub(crate) fn man() -> Result<Code, Failure> {
     let page = man::page(&command())
         .map_err(|error| Failure::new(Code::UNAVAILABLE, error.to_string()))?;
     print(&page);

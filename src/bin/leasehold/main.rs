@@ -9,6 +9,8 @@
 #[cfg(unix)]
 mod cli;
 #[cfg(unix)]
+mod dispatch;
+#[cfg(unix)]
 mod doctor;
 #[cfg(unix)]
 mod duration;
@@ -29,7 +31,7 @@ mod status;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    cli::main()
+    dispatch::main()
 }
 
 #[cfg(not(unix))]
