@@ -31,35 +31,26 @@ fn wait_until_fast_asleep(server: &Server) -> String {
 fn whoever_is_unblocked_by_hand_waits_on() {
     let server = Server::start();
     for how in ["ERROR", "TIMEOUT"] {
-        for way in WAYS {
-            let holder = hold(&server);
-            let waiter = Waiter::start(&patient(&server.url()), way);
-            for _ in 0..3 {
-                let id = wait_until_fast_asleep(&server);
-                server.cmd(&["CLIENT", "UNBLOCK", &id, how]);
-            }
-            wait_until_blocked(&server, 1);
-            let released = Instant::now();
-            holder.release().unwrap();
-            let (lease, warnings) = waiter.lease();
-            assert!(released.elapsed() < NOTICED + SLACK);
-            assert!(warnings.len() <= 1, "{warnings:?}");
-            lease.release().unwrap();
-        }
+        waits_on_in_every_way(&server, |id| server.cmd(&["CLIENT", "UNBLOCK", id, how]));
     }
 }
 
 #[test]
 fn whoever_is_cut_off_while_asleep_waits_on_over_another_link() {
     let server = Server::start();
+    waits_on_in_every_way(&server, |id| server.cmd(&["CLIENT", "KILL", "ID", id]));
+}
+
+/// Whoever is disturbed three times, by what is done to the client of that id, waits on and is woken.
+#[track_caller]
+fn waits_on_in_every_way<T>(server: &Server, disturb: impl Fn(&str) -> T) {
     for way in WAYS {
-        let holder = hold(&server);
+        let holder = hold(server);
         let waiter = Waiter::start(&patient(&server.url()), way);
         for _ in 0..3 {
-            let id = wait_until_fast_asleep(&server);
-            server.cmd(&["CLIENT", "KILL", "ID", &id]);
+            disturb(&wait_until_fast_asleep(server));
         }
-        wait_until_blocked(&server, 1);
+        wait_until_blocked(server, 1);
         let released = Instant::now();
         holder.release().unwrap();
         let (lease, warnings) = waiter.lease();
