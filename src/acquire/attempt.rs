@@ -1,14 +1,13 @@
 //! One attempt to take a lock, its unknown outcome settled.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::limits::Limits;
 use crate::backoff::Backoff;
 use crate::clock::Time;
 use crate::error::{Cause, chain};
 use crate::keep::{Record, Site, give_back, reap};
-use crate::server::{Acquired, Bound, Broken, Class, Entry, Fault, Owner, Waited};
+use crate::server::{Acquired, Bound, Broken, Class, Entry, Fault, Owner, WaitEnd, Waited};
 use crate::token::Token;
 
 /// What came of an attempt. A token that is given back may be sent again; one that is not
@@ -17,7 +16,7 @@ pub(super) enum Attempt {
     Taken(Arc<Record>),
     Held {
         token: Option<Token>,
-        seen: Seen,
+        end: WaitEnd,
     },
     /// It has not been taken, and another try may help.
     NotNow {
@@ -44,26 +43,6 @@ pub(super) enum Attempt {
         /// Whether a server was reached while it was being settled.
         reached: bool,
     },
-}
-
-/// What an attempt has seen of a lock that is held.
-pub(super) enum Seen {
-    /// Nothing but that.
-    Held,
-    /// The attempt has waited at the server, and the next is due now: it was woken, or has waited
-    /// for as long as it was to.
-    Waited { woken: bool, for_ever: bool },
-    /// There was no waiting at the server this time, because the rest is too short for it, say, or
-    /// because of what broke it off.
-    Unannounced {
-        remaining: Option<Duration>,
-        for_ever: bool,
-        cause: Option<Cause>,
-    },
-    /// Another was woken and has not come yet.
-    AnothersTurn,
-    /// The attempt was to wait at the server, and there is no waiting there: nothing was sent.
-    Untried,
 }
 
 /// How the lock is to be had.
@@ -96,7 +75,10 @@ pub(super) fn attempt(
             Way::Waiting(entry) => {
                 match site.server.wait(target, entry, limits.blocking(), bound) {
                     Ok(Waited::Taken { sent, fence }) => Ok(Acquired::Taken { sent, fence }),
-                    Ok(waited) => return held(token, waited),
+                    Ok(Waited::Held(end)) => {
+                        let token = Some(token);
+                        return Attempt::Held { token, end };
+                    }
                     Err(fault) => Err(fault),
                 }
             }
@@ -113,8 +95,8 @@ pub(super) fn attempt(
                 return accept(site, confirmed, limits);
             }
             Ok(Acquired::Held) => {
-                let (token, seen) = (Some(token), Seen::Held);
-                return Attempt::Held { token, seen };
+                let (token, end) = (Some(token), WaitEnd::NoWait);
+                return Attempt::Held { token, end };
             }
             Err(fault) => fault,
         };
@@ -137,25 +119,6 @@ pub(super) fn attempt(
             Class::Unknown => return settle(site, token, way, fault, limits),
         }
     }
-}
-
-fn held(token: Token, waited: Waited) -> Attempt {
-    let seen = match waited {
-        Waited::Again { woken, for_ever } => Seen::Waited { woken, for_ever },
-        Waited::Unannounced {
-            remaining,
-            for_ever,
-            cause,
-        } => Seen::Unannounced {
-            remaining,
-            for_ever,
-            cause,
-        },
-        Waited::AnothersTurn => Seen::AnothersTurn,
-        Waited::Taken { .. } | Waited::Untried => Seen::Untried,
-    };
-    let token = Some(token);
-    Attempt::Held { token, seen }
 }
 
 /// Settles a command that was sent whole and not answered: fence its link off, then ask
@@ -200,8 +163,8 @@ fn settle(
                 return match (owner, way) {
                     // For an adopter the other one may be the holder who gave the lock away.
                     (Owner::Another, Way::Free | Way::Waiting(_)) => {
-                        let (token, seen) = (None, Seen::Held);
-                        Attempt::Held { token, seen }
+                        let (token, end) = (None, WaitEnd::NoWait);
+                        Attempt::Held { token, end }
                     }
                     _ => Attempt::Settled { cause: fault.cause },
                 };

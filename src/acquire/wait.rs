@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Seen, Way, attempt, fit};
+use super::attempt::{Attempt, Way, attempt, fit};
 use super::canceller::Canceller;
 use super::limits::{Limits, Patience};
 use super::place::{Place, Reached};
@@ -52,7 +52,6 @@ fn run(
         polls: false,
         waited: Time::from_nanos(0),
         vain: 0,
-        was_handed: false,
         again: true,
         in_doubt: false,
         pauses: Backoff::POLL.pauses(),
@@ -82,8 +81,6 @@ struct Waiter<'a> {
     /// When it last came back from waiting at the server, and how often in a row it has at once.
     waited: Time,
     vain: u32,
-    /// Whether it was a neighbour who gave it: then he has made that known.
-    was_handed: bool,
     /// What was settled as "did not run" is tried again at once, once: the link is new, so
     /// that there is nothing to wait for.
     again: bool,
@@ -220,9 +217,7 @@ impl Waiter<'_> {
             }
             Reached::Yours(record) => {
                 self.place = None;
-                let attempt = fit(record, &self.limits);
-                self.was_handed = matches!(attempt, Attempt::Taken(_));
-                Ok(Some(attempt))
+                Ok(Some(fit(record, &self.limits)))
             }
             Reached::InDoubt(cause) => {
                 self.site.counters.unknown_unresolved.add_one();
@@ -261,9 +256,7 @@ impl Waiter<'_> {
                 _ => self.cancelled(),
             };
         }
-        if !self.was_handed {
-            occupy(&record);
-        }
+        occupy(&record);
         Ok(Some(record))
     }
 

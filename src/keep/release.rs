@@ -117,10 +117,8 @@ fn delete(record: &Record, most: Duration, to_heir: bool) -> (Result<(), Error>,
         }
     };
     let others_wait = matches!(result, Ok(OthersWait(true)));
-    if !is_alone {
+    if !is_alone || others_wait {
         site.heirs.vacate(key, number, others_wait);
-    } else if others_wait {
-        site.heirs.owe(key);
     }
     (result.map(drop), before)
 }

@@ -85,6 +85,11 @@ impl<C, H> Place<C, H> {
         tenant.is_some_and(|tenant| tenant.number == number)
     }
 
+    pub(super) fn is_first(&self, seat: &Arc<Seat<C, H>>) -> bool {
+        let first = self.seats.front();
+        first.is_some_and(|first| Arc::ptr_eq(first, seat))
+    }
+
     /// Until when there is nothing to do for whoever is in front.
     pub(super) fn busy_until(&self) -> Time {
         if self.ahead {

@@ -152,8 +152,8 @@ impl<C, H> Seat<C, H> {
         }
     }
 
-    /// Its thread goes, unless it has come to something else in this very moment.
-    /// One to whom a lock is promised stays, unless it goes `even_so`.
+    /// Its thread goes, unless it has come to something else in this very moment. One to whom a lock
+    /// is promised stays, unless it goes `even_so`.
     pub(super) fn leave(&self, even_so: bool) -> Found<H> {
         let mut state = self.state.lock();
         if !even_so && matches!(*state, State::Promised) {

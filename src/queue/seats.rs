@@ -172,11 +172,14 @@ impl<C, H> Queue<C, H> {
         place.map_or(Word::Unheard, Place::word)
     }
 
-    /// A lock was taken from the server.
+    /// A lock was taken, from the server or from a neighbour who has made that known already.
     pub(crate) fn occupy(&self, key: &Arc<str>, number: u64, tenancy: Weak<dyn Tenancy>) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let place = state.place(key, now);
+        if place.is_of(number) {
+            return;
+        }
         place.word = Word::Held;
         place.taken = now;
         place.handed = 0;
@@ -201,12 +204,6 @@ impl<C, H> Queue<C, H> {
             state.shrink();
         }
         is_alone
-    }
-
-    /// Others have been woken: they are to have the key first.
-    pub(crate) fn owe(&self, key: &Arc<str>) {
-        let now = self.clock.now();
-        self.state.lock().owe(key, now);
     }
 
     /// A holder begins to give the lock back, which takes until `leaves_by` at most. If `to_heir`
@@ -314,11 +311,7 @@ impl<C, H> Queue<C, H> {
     fn look(&self, key: &str, seat: &Arc<Seat<C, H>>) -> Time {
         self.with(key, |place, now| {
             place.serve(false, now);
-            let is_first = place
-                .seats
-                .front()
-                .is_some_and(|first| Arc::ptr_eq(first, seat));
-            if is_first {
+            if place.is_first(seat) {
                 place.busy_until()
             } else {
                 Time::MAX
@@ -343,10 +336,7 @@ impl<C, H> Queue<C, H> {
                 Found::Promised => true,
                 Found::Waiting => false,
             };
-            let was_first = place
-                .seats
-                .front()
-                .is_some_and(|first| Arc::ptr_eq(first, seat));
+            let was_first = place.is_first(seat);
             place.seats.retain(|other| !Arc::ptr_eq(other, seat));
             place.serve(false, now);
             if was_first && let Some(next) = place.seats.front() {

@@ -36,7 +36,7 @@ pub(super) enum Fence<'a> {
 impl Broken {
     /// Of a link that nobody reads on.
     pub(super) fn ended(wire: &Arc<Wire>) -> Self {
-        wire.fencing.lock().end();
+        wire.end();
         Self {
             wire: Arc::clone(wire),
             voyage: None,
@@ -68,13 +68,16 @@ impl Broken {
                 Stage::Underway => until,
                 Stage::Open if now < fencing.read_by => until.min(fencing.read_by),
                 Stage::Open if now < fencing.next_try => return Fence::Failed(fencing.failure),
-                Stage::Open if self.wire.identity().connection.is_none() => {
-                    fencing.stage = Stage::Refused;
-                    return Fence::Over;
-                }
                 Stage::Open => {
+                    let Some(connection) = &self.wire.identity().connection else {
+                        fencing.stage = Stage::Refused;
+                        return Fence::Over;
+                    };
                     fencing.stage = Stage::Underway;
-                    return Fence::Yours(Fencer { broken: self });
+                    return Fence::Yours(Fencer {
+                        wire: &self.wire,
+                        connection,
+                    });
                 }
             };
             if until <= now {
@@ -104,17 +107,14 @@ impl Broken {
 
 /// The right to fence a broken link off. It goes to the next where nothing came of it.
 pub(super) struct Fencer<'a> {
-    broken: &'a Broken,
+    wire: &'a Wire,
+    /// The one to kill.
+    pub(super) connection: &'a Connection,
 }
 
 impl Fencer<'_> {
-    /// The connection to kill; none if the server never told its name.
-    pub(super) fn to_kill(&self) -> Option<&Connection> {
-        self.broken.wire.identity().connection.as_ref()
-    }
-
     /// Takes the answer to `CLIENT KILL` that came over a link of the identity `asked`; `None`
-    /// where it was refused, or where there was nothing to kill.
+    /// where it was refused.
     ///
     /// 1 is a barrier. 0 says that there is no such connection, which is one too, if it is
     /// the same run of the same server that says so; from any other server it says nothing.
@@ -122,26 +122,26 @@ impl Fencer<'_> {
     pub(super) fn note(&self, killed: Option<i64>, asked: &Identity) {
         let is_done = match killed {
             Some(1) => true,
-            Some(0) => self.broken.wire.identity().is_of_same_run(asked),
+            Some(0) => self.wire.identity().is_of_same_run(asked),
             _ => false,
         };
-        self.broken.wire.fencing.lock().stage = if is_done { Stage::Done } else { Stage::Refused };
-        self.broken.wire.fenced.notify_all();
+        self.wire.fencing.lock().stage = if is_done { Stage::Done } else { Stage::Refused };
+        self.wire.fenced.notify_all();
     }
 
     /// Notes that it came to nothing, for whatever anybody else would meet as well.
     pub(super) fn failed(&self, class: Class, now: Time) {
-        self.broken.wire.fencing.lock().fail(class, now);
+        self.wire.fencing.lock().fail(class, now);
     }
 }
 
 impl Drop for Fencer<'_> {
     fn drop(&mut self) {
-        let mut fencing = self.broken.wire.fencing.lock();
+        let mut fencing = self.wire.fencing.lock();
         if fencing.stage == Stage::Underway {
             fencing.stage = Stage::Open;
         }
         drop(fencing);
-        self.broken.wire.fenced.notify_all();
+        self.wire.fenced.notify_all();
     }
 }

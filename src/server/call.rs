@@ -80,11 +80,7 @@ impl Request for Kill<'_> {
 /// Fences a broken link off over another one. It is over then, one way or the other, unless the
 /// server could not do it at the moment.
 pub(super) fn fence_off(fencer: &Fencer<'_>, link: &mut Link, end: Time) -> Result<(), Fault> {
-    let Some(connection) = fencer.to_kill() else {
-        fencer.note(None, link.wire().identity());
-        return Ok(());
-    };
-    let mut replies = link.exchange(&Kill(connection), end)?;
+    let mut replies = link.exchange(&Kill(fencer.connection), end)?;
     let killed = match replies.take(0) {
         Value::Int(killed) => Some(killed),
         Value::ServerError(error) if class_of(&error) == Class::NotRun => {

@@ -40,7 +40,6 @@ pub(super) struct Convoy {
     offset: usize,
     /// What has come for it.
     arrived: Replies,
-    sent: Time,
     /// Why the link ended, if it did.
     ended: Option<Fault>,
     /// Whether somebody was answered in words that do not say whether his command has run: it may
@@ -72,11 +71,7 @@ impl Convoy {
             link.batch.append(&turn.batch);
             end = end.max(turn.end);
         }
-        let first = aboard
-            .turns
-            .front()
-            .map_or(COURTESY, |turn| subject(turn.commands));
-        let (sent, ended) = match link.send(first, end) {
+        let (sent, ended) = match link.send(aboard.first(), end) {
             Ok(sent) => (sent, None),
             Err(fault) => (link.last_used(), Some(fault)),
         };
@@ -87,7 +82,6 @@ impl Convoy {
             voyage,
             aboard,
             offset: 0,
-            sent,
             ended,
             doubtful: false,
         }
@@ -124,7 +118,7 @@ impl Convoy {
                 }
             }
         }
-        let fresh = Replies::new(self.sent, Arc::clone(self.link.wire()));
+        let fresh = Replies::new(self.arrived.sent, Arc::clone(self.link.wire()));
         let replies = mem::replace(&mut self.arrived, fresh);
         match self.aboard.turns.pop_front() {
             Some(turn) => {
@@ -181,12 +175,7 @@ impl Convoy {
     /// Ends the link, on which everybody aboard has ceased to wait.
     pub(super) fn give_up(&mut self, cause: Cause) {
         self.link.give_up();
-        let command = self
-            .aboard
-            .turns
-            .front()
-            .map_or(COURTESY, |turn| subject(turn.commands));
-        self.ended = Some(Fault::new(Class::Unknown, command, cause));
+        self.ended = Some(Fault::new(Class::Unknown, self.aboard.first(), cause));
     }
 
     /// The outcome of the first aboard, on a link that has ended.
@@ -249,6 +238,12 @@ impl Aboard {
 
     pub(super) fn len(&self) -> usize {
         self.turns.len()
+    }
+
+    /// What the first of them has to say.
+    fn first(&self) -> &'static str {
+        let first = self.turns.front();
+        first.map_or(COURTESY, |turn| subject(turn.commands))
     }
 
     /// The size of what they have to say.

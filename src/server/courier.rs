@@ -15,6 +15,7 @@ use super::fault::{Class, Fault};
 use super::flight::{Flight, Heard};
 use super::line::Line;
 use super::lines::{Lines, WINDOW};
+use super::link::WAITING;
 use super::pipeline::{Expected, Part};
 use super::poll;
 use super::route::Route;
@@ -59,7 +60,7 @@ impl SingleCourier {
 
     fn timed_out(&self, since: Time) -> Cause {
         Cause::TimedOut {
-            doing: "waiting for a reply from",
+            doing: WAITING,
             server: self.route.server.to_string(),
             after: self.route.clock.now().since(since),
         }

@@ -37,27 +37,12 @@ impl Default for Fencing {
 }
 
 impl Fencing {
-    /// A convoy has departed, whose replies are waited for until then.
-    pub(super) fn depart(&mut self, read_by: Time) {
-        self.read_by = read_by;
-    }
-
-    /// Nothing of a convoy can run any more.
-    pub(super) fn arrive(&mut self, voyage: u64) {
-        self.arrived = voyage;
-    }
-
     /// It came to nothing, for whatever anybody else would meet as well.
     pub(super) fn fail(&mut self, class: Class, now: Time) {
         let pause = LEAST_PAUSE.saturating_mul(1 << self.failures.min(8));
         self.next_try = now.plus(pause.min(MOST_PAUSE));
         self.failures += 1;
         self.failure = class;
-    }
-
-    /// No replies are waited for any more.
-    pub(super) fn end(&mut self) {
-        self.read_by = Time::from_nanos(0);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::clock::{Clock, Time};
 use crate::error::Cause;
 
 /// What a link does when its time for a reply runs out.
-const WAITING: &str = "waiting for a reply from";
+pub(super) const WAITING: &str = "waiting for a reply from";
 
 /// Room for every reply of the hot path, and for most others.
 const INBOX: usize = 1024;

@@ -58,4 +58,4 @@ pub(crate) use single::SingleServer;
 pub(crate) use target::{Owner, Target};
 #[cfg(test)]
 pub(crate) use verbs::Seen;
-pub(crate) use verbs::{Acquired, Answer, Blocking, Bound, Entry, Verbs, Waited};
+pub(crate) use verbs::{Acquired, Answer, Blocking, Bound, Entry, Verbs, WaitEnd, Waited};

@@ -21,7 +21,6 @@ use super::link::Link;
 use super::route::Route;
 use crate::backoff::Backoff;
 use crate::clock::Time;
-use crate::error::Cause;
 use crate::threads;
 
 pub(super) const THREAD: &str = "leasehold-link";
@@ -154,10 +153,7 @@ impl Openings {
         let open = move || {
             // Whoever waits for the end of this must be told of it, whatever happens.
             let opened = catch_unwind(AssertUnwindSafe(|| handshake::open(&route, until)));
-            let result = opened.unwrap_or_else(|_| {
-                let server = route.server.to_string();
-                Err(Fault::new(Class::NoLink, "connect", Cause::Away { server }))
-            });
+            let result = opened.unwrap_or_else(|_| Err(route.away(Class::NoLink)));
             results.lock().push(Opened { patient, result });
             wake();
         };

@@ -11,18 +11,17 @@ mod guards;
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use guards::{Extra, Opening, Slot};
+use guards::{Counted, Slot};
 
 use super::broken::Broken;
 use super::convoy::{Aboard, Convoy, Lead, Progress, Room, Turn};
 use super::fault::{Class, Fault};
 use super::handshake;
-use super::link::{Link, MOST_IDLE};
+use super::link::{Link, MOST_IDLE, WAITING};
 use super::request::{Replies, Request, subject};
 use super::route::Route;
 use super::spare::{keep, turn_for};
@@ -34,8 +33,6 @@ use crate::error::Cause;
 /// A link that lay idle for longer is looked at before it is used. The shortest `timeout`
 /// a server can be set to is one second, so that the hot path never pays for the look.
 const TRUSTED_IDLE: Duration = Duration::from_millis(500);
-
-const READING: &str = "waiting for a reply from";
 
 /// The most requests of one convoy. The last of them waits for the replies to all the others.
 const MOST_ABOARD: usize = 64;
@@ -51,9 +48,6 @@ pub(super) struct Pool {
     route: Route,
     max_links: usize,
     max_idle: usize,
-    /// Whether somebody stood in line a moment ago: then whoever comes makes its request ready before
-    /// it takes the mutex, for which many others wait.
-    crowded: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -84,7 +78,6 @@ impl Pool {
             route,
             max_links,
             max_idle,
-            crowded: AtomicBool::new(false),
             state: Mutex::new(State {
                 idle: Vec::new(),
                 open: 0,
@@ -100,28 +93,19 @@ impl Pool {
     /// Sends a request over whichever link is free first, alone or together with others, and
     /// waits for its replies.
     pub(super) fn run(&self, bound: Bound, request: &dyn Request) -> Result<Replies, Fault> {
-        let ready = self
-            .crowded
-            .load(Ordering::Relaxed)
-            .then(|| turn_for(request, bound.end));
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             let idle = state.idle.pop();
             if idle.is_some() || !self.is_full(&state) {
                 state.open += usize::from(idle.is_none());
                 drop(state);
-                if let Some(turn) = ready {
-                    self.crowded.store(false, Ordering::Relaxed);
-                    keep(turn);
-                }
                 let link = self.usable(idle, bound)?;
                 return self.lend(link, |link| link.exchange(request, bound.end));
             }
         }
-        let turn = ready.unwrap_or_else(|| turn_for(request, bound.end));
+        let turn = turn_for(request, bound.end);
         state.waiting.enter(Arc::clone(&turn), bound.urgent);
         drop(state);
-        self.crowded.store(true, Ordering::Relaxed);
         let outcome = self.stand_in_line(&turn, bound);
         keep(turn);
         outcome
@@ -135,7 +119,7 @@ impl Pool {
         exchange: impl FnOnce(&mut Link) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         self.state.lock().open += 1;
-        let extra = Extra::begun(self);
+        let extra = Counted::begun(self, |state| &mut state.extra);
         let link = self.open(bound)?;
         self.lend(link, |link| {
             let result = exchange(link);
@@ -211,12 +195,10 @@ impl Pool {
             }
             // It has been taken along, or is about to lead.
             None => match turn.wait_or_leave(&self.route.clock, bound.end) {
-                Some(grant) => grant,
-                None => match turn.abandon() {
-                    Some(broken) => return Err(self.unanswered(turn, broken, begun)),
-                    // Whoever has taken it along finds its owner gone, and leaves it out.
-                    None => return Err(self.no_turn(begun)),
-                },
+                Ok(grant) => grant,
+                Err(Some(broken)) => return Err(self.unanswered(turn, broken, begun)),
+                // Whoever has taken it along finds its owner gone, and leaves it out.
+                Err(None) => return Err(self.no_turn(begun)),
             },
         };
         match grant {
@@ -225,11 +207,7 @@ impl Pool {
             Grant::Lead(Lead::Link(link)) => {
                 self.depart(self.usable(Some(link), bound)?, turn, bound)
             }
-            Grant::Away => {
-                let server = self.route.server.to_string();
-                let cause = Cause::Away { server };
-                Err(Fault::new(Class::NoLink, "connect", cause))
-            }
+            Grant::Away => Err(self.route.away(Class::NoLink)),
             Grant::Slot => self.depart(self.usable(None, bound)?, turn, bound),
         }
     }
@@ -291,7 +269,7 @@ impl Pool {
                             return outcome;
                         }
                         Some(mut deserted) => {
-                            deserted.give_up(self.timed_out(READING, begun));
+                            deserted.give_up(self.timed_out(WAITING, begun));
                             convoy = deserted;
                             own = Some(outcome);
                         }
@@ -315,7 +293,7 @@ impl Pool {
 
     /// What an owner is told who goes before the reply to its request has come.
     fn unanswered(&self, turn: &Turn, broken: Broken, since: Time) -> Fault {
-        let cause = self.timed_out(READING, since);
+        let cause = self.timed_out(WAITING, since);
         let mut fault = Fault::new(Class::Unknown, subject(turn.commands), cause);
         fault.broken = Some(broken);
         fault
@@ -347,11 +325,11 @@ impl Pool {
     fn open(&self, bound: Bound) -> Result<Box<Link>, Fault> {
         // The slot goes back on every way out but the last.
         let slot = Slot { pool: self };
-        let opening = Opening::begun(self);
-        let until = self.route.clock.now().plus(self.route.timeouts.connect);
+        let opening = Counted::begun(self, |state| &mut state.opening);
+        let (now, connect) = (self.route.clock.now(), self.route.timeouts.connect);
+        let until = now.plus(connect);
         // Who had most of the time that anybody has speaks for all.
-        let half = self.route.timeouts.connect / 2;
-        let whole = self.route.clock.now().plus(half) <= bound.end;
+        let whole = now.plus(connect / 2) <= bound.end;
         let link = handshake::open(&self.route, until.min(bound.end)).inspect_err(|fault| {
             // A refusal is each caller's own to hear, and the impatience of one says nothing
             // to the others.

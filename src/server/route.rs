@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::address::Address;
+use super::class::Class;
+use super::fault::Fault;
 use super::link::Timeouts;
 use super::siblings::Siblings;
 use crate::clock::Clock;
+use crate::error::Cause;
 use crate::stats::Counters;
 
 #[derive(Clone)]
@@ -17,4 +20,12 @@ pub(super) struct Route {
     pub(super) timeouts: Timeouts,
     pub(super) counters: Arc<Counters>,
     pub(super) siblings: Arc<Siblings>,
+}
+
+impl Route {
+    /// Somebody else was to reach the server, and has not.
+    pub(super) fn away(&self, class: Class) -> Fault {
+        let server = self.server.to_string();
+        Fault::new(class, "connect", Cause::Away { server })
+    }
 }

@@ -21,7 +21,7 @@ use super::route::Route;
 use super::scripts;
 use super::siblings::{Siblings, WAKE_TTL};
 use super::target::{Owner, Target};
-use super::verbs::{Acquired, Answer, Blocking, Bound, Entry, Seen, Verbs, Waited};
+use super::verbs::{Acquired, Answer, Blocking, Bound, Entry, Seen, Verbs, WaitEnd, Waited};
 use super::waiting;
 use crate::clock::Clock;
 use crate::error::Cause;
@@ -73,15 +73,6 @@ impl SingleServer {
         }
     }
 
-    /// Asks a question, and once more on a new link where the first turned out to be dead: it
-    /// changes nothing, so that asking twice harms nobody.
-    fn ask<T>(&self, question: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
-        match question() {
-            Err(fault) if fault.is_of_a_dead_link() => question(),
-            other => other,
-        }
-    }
-
     /// Runs a compare script, and believes an answer other than "ours" only from a server
     /// that says it is a primary: a replica gives the same answers without an error.
     fn compare(
@@ -126,15 +117,9 @@ impl SingleServer {
                     })
             }
             Fence::Over => call.run(true, after, &mut self.shared(bound)),
-            Fence::TooLate => Err(self.away(Class::NoTurn)),
-            Fence::Failed(class) => Err(self.away(class)),
+            Fence::TooLate => Err(self.route.away(Class::NoTurn)),
+            Fence::Failed(class) => Err(self.route.away(class)),
         }
-    }
-
-    /// Somebody else was to reach the server, and has not.
-    fn away(&self, class: Class) -> Fault {
-        let server = self.route.server.to_string();
-        Fault::new(class, "connect", Cause::Away { server })
     }
 
     /// Runs a call with its sibling keys, and without them where the user has no rights to those.
@@ -154,6 +139,15 @@ impl SingleServer {
             }
             Err(fault) => Err(fault),
         }
+    }
+}
+
+/// Asks a question, and once more on a new link where the first turned out to be dead: it changes
+/// nothing, so that asking twice harms nobody.
+fn ask<T>(question: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+    match question() {
+        Err(fault) if fault.is_of_a_dead_link() => question(),
+        other => other,
     }
 }
 
@@ -191,7 +185,7 @@ impl Verbs for SingleServer {
         bound: Bound,
     ) -> Result<Waited, Fault> {
         if !self.route.siblings.may_wait() {
-            return Ok(Waited::Untried);
+            return Ok(Waited::Held(WaitEnd::Untried));
         }
         let siblings = &*self.route.siblings;
         let waited = self.waiting_links.with_spare(bound, |link| match entry {
@@ -201,17 +195,17 @@ impl Verbs for SingleServer {
         });
         match waited {
             // All waiting links are in use.
-            None => Ok(Waited::Untried),
+            None => Ok(Waited::Held(WaitEnd::Untried)),
             Some(Ok(Ok(waited))) => Ok(waited),
             Some(Ok(Err(refusal))) => {
                 self.route.siblings.refused_to_wait(&refusal);
-                Ok(Waited::Untried)
+                Ok(Waited::Held(WaitEnd::Untried))
             }
             // Perhaps the server has just no room for one more. If it is away, whoever polls
             // over the other links will hear of it.
             Some(Err(fault)) if fault.class == Class::NoLink => {
                 self.route.siblings.no_room();
-                Ok(Waited::Untried)
+                Ok(Waited::Held(WaitEnd::Untried))
             }
             Some(Err(fault)) => Err(fault),
         }
@@ -306,7 +300,7 @@ impl Verbs for SingleServer {
                 compares: false,
                 draws_fence: false,
             };
-            self.ask(|| self.see(&call, bound))
+            ask(|| self.see(&call, bound))
         })
     }
 
@@ -315,7 +309,7 @@ impl Verbs for SingleServer {
     }
 
     fn ping(&self, bound: Bound) -> Result<Duration, Fault> {
-        self.ask(|| {
+        ask(|| {
             let mut replies = self.links.run(bound, &Hello)?;
             let took = self.route.clock.now().since(replies.sent);
             match replies.take(0) {

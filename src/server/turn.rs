@@ -33,7 +33,7 @@ enum State<L> {
     Aboard(Broken),
     Granted(Grant<L>),
     /// The owner has gone: its reply is for nobody.
-    Abandoned(Option<Broken>),
+    Abandoned,
 }
 
 /// What a turn can come to.
@@ -88,34 +88,29 @@ impl<L> Turn<L> {
     }
 
     /// The same; if nothing has come by then, its owner goes, and nothing can be granted to it any
-    /// more.
-    pub(super) fn wait_or_leave(&self, clock: &Clock, until: Time) -> Option<Grant<L>> {
+    /// more. `Err` is then the link on which its request is under way, if it is.
+    pub(super) fn wait_or_leave(
+        &self,
+        clock: &Clock,
+        until: Time,
+    ) -> Result<Grant<L>, Option<Broken>> {
         if let Some(grant) = self.wait(clock, until) {
-            return Some(grant);
+            return Ok(grant);
         }
         let mut state = self.state.lock();
-        match mem::replace(&mut *state, State::Waiting) {
-            State::Granted(grant) => Some(grant),
-            State::Aboard(broken) | State::Abandoned(Some(broken)) => {
-                *state = State::Abandoned(Some(broken));
-                None
+        match mem::replace(&mut *state, State::Abandoned) {
+            State::Granted(grant) => {
+                *state = State::Waiting;
+                Ok(grant)
             }
-            State::Waiting | State::Abandoned(None) => {
-                *state = State::Abandoned(None);
-                None
-            }
+            State::Aboard(broken) => Err(Some(broken)),
+            State::Waiting | State::Abandoned => Err(None),
         }
     }
 
-    /// Its owner has gone; what is left is the link on which its request is under way.
-    pub(super) fn abandon(&self) -> Option<Broken> {
-        let mut state = self.state.lock();
-        let broken = match mem::replace(&mut *state, State::Waiting) {
-            State::Aboard(broken) | State::Abandoned(Some(broken)) => Some(broken),
-            _ => None,
-        };
-        *state = State::Abandoned(broken.clone());
-        broken
+    /// Its owner has gone.
+    pub(super) fn abandon(&self) {
+        *self.state.lock() = State::Abandoned;
     }
 
     /// Its owner has what it wanted.
@@ -131,7 +126,7 @@ impl<L> Turn<L> {
     /// Notes that its bytes go out, and on which link; `false` if its owner has gone.
     pub(super) fn board(&self, link: &Broken) -> bool {
         let mut state = self.state.lock();
-        if matches!(*state, State::Abandoned(_)) {
+        if matches!(*state, State::Abandoned) {
             return false;
         }
         *state = State::Aboard(link.clone());
@@ -142,7 +137,7 @@ impl<L> Turn<L> {
     /// the grant comes back.
     fn settle(&self, grant: Grant<L>) -> Option<Grant<L>> {
         let mut state = self.state.lock();
-        if matches!(*state, State::Abandoned(_)) {
+        if matches!(*state, State::Abandoned) {
             return Some(grant);
         }
         *state = State::Granted(grant);

@@ -111,14 +111,23 @@ pub(crate) struct Blocking {
 pub(crate) enum Waited {
     /// Ours, with validity counted from `sent`.
     Taken { sent: Time, fence: Option<u64> },
-    /// Held so far, and worth another try now.
+    /// Held so far.
+    Held(WaitEnd),
+}
+
+/// Why a lock that is held was not waited for any longer.
+#[derive(Clone, Debug)]
+pub(crate) enum WaitEnd {
+    /// It was not waited for at all.
+    NoWait,
+    /// Its turn has come to try again.
     Again {
         /// Whether its waiter was woken; else it has waited for as long as it was to.
         woken: bool,
         /// Whether the record has no expiry.
         for_ever: bool,
     },
-    /// Held, and nobody will wake the waiter: it has to look for itself.
+    /// Nobody will wake the waiter: it has to look for itself.
     Unannounced {
         /// The time to live left, as far as it is known.
         remaining: Option<Duration>,

@@ -17,7 +17,7 @@ use super::request::Request;
 use super::scripts;
 use super::siblings::Siblings;
 use super::target::Target;
-use super::verbs::{Blocking, Waited};
+use super::verbs::{Blocking, WaitEnd, Waited};
 use crate::clock::Time;
 use crate::error::Cause;
 
@@ -60,11 +60,11 @@ pub(super) fn wait(
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
     let for_ever = remaining.is_none();
     if !announced {
-        return Ok(Ok(Waited::Unannounced {
+        return Ok(Ok(Waited::Held(WaitEnd::Unannounced {
             remaining,
             for_ever,
             cause: None,
-        }));
+        })));
     }
     let span = span(link, limits, remaining);
     let blocked = block(link, target.keys, siblings, (span, limits.end));
@@ -95,13 +95,13 @@ pub(super) fn wait_behind(
                 if fault.class == Class::Refused {
                     return Ok(Err(fault));
                 }
-                return Ok(Ok(Waited::Unannounced {
+                return Ok(Ok(Waited::Held(WaitEnd::Unannounced {
                     remaining: None,
                     for_ever: false,
                     cause: None,
-                }));
+                })));
             }
-            Value::Int(1..) => return Ok(Ok(Waited::AnothersTurn)),
+            Value::Int(1..) => return Ok(Ok(Waited::Held(WaitEnd::AnothersTurn))),
             _ => {}
         }
     }
@@ -219,16 +219,16 @@ impl Blocked {
         let cause = match self {
             Self::Woken | Self::Over => {
                 let woken = matches!(self, Self::Woken);
-                return Waited::Again { woken, for_ever };
+                return Waited::Held(WaitEnd::Again { woken, for_ever });
             }
             Self::Not => None,
             Self::Broken(cause) => Some(cause),
         };
-        Waited::Unannounced {
+        Waited::Held(WaitEnd::Unannounced {
             remaining,
             for_ever,
             cause,
-        }
+        })
     }
 }
 

@@ -58,18 +58,18 @@ impl Wire {
 
     /// A convoy has departed, whose replies are waited for until then.
     pub(super) fn depart(&self, read_by: Time) {
-        self.fencing.lock().depart(read_by);
+        self.fencing.lock().read_by = read_by;
     }
 
     /// All replies of a convoy have been read.
     pub(super) fn arrive(&self, voyage: u64) {
-        self.fencing.lock().arrive(voyage);
+        self.fencing.lock().arrived = voyage;
         self.fenced.notify_all();
     }
 
     /// Nobody waits for replies any more.
     pub(super) fn end(&self) {
-        self.fencing.lock().end();
+        self.fencing.lock().read_by = Time::from_nanos(0);
         self.fenced.notify_all();
     }
 

@@ -3,11 +3,11 @@
 use std::mem;
 use std::time::Duration;
 
-use super::{Attempt, Next, Obstacle, Seen, Waiter};
+use super::{Attempt, Next, Obstacle, Waiter};
 use crate::backoff::Backoff;
 use crate::error::{Cause, Error, chain};
 use crate::queue::Word;
-use crate::server::{Class, Entry};
+use crate::server::{Class, Entry, WaitEnd};
 
 /// How often a waiter looks at what stands in its way.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -23,9 +23,9 @@ impl Waiter<'_> {
     pub(super) fn judge(&mut self, attempt: Attempt) -> Result<Option<Next>, Error> {
         Ok(Some(match attempt {
             Attempt::Taken(record) => Next::Done(record),
-            Attempt::Held { token, seen } => {
+            Attempt::Held { token, end } => {
                 self.spare = token;
-                return self.held(seen);
+                return self.held(end);
             }
             Attempt::Settled { cause } if self.again && !self.limits.is_over() => {
                 self.again = false;
@@ -77,8 +77,8 @@ impl Waiter<'_> {
     }
 
     /// The lock is held: by somebody here, or by others.
-    fn held(&mut self, seen: Seen) -> Result<Option<Next>, Error> {
-        if matches!(seen, Seen::Untried) {
+    fn held(&mut self, end: WaitEnd) -> Result<Option<Next>, Error> {
+        if matches!(end, WaitEnd::Untried) {
             self.entry = None;
             self.polls = true;
             return Ok(Some(Next::Again));
@@ -95,8 +95,8 @@ impl Waiter<'_> {
             place.note_held();
         }
         self.entry = Some(Entry::Try);
-        let (pause, cause) = match seen {
-            Seen::Unannounced {
+        let (pause, cause) = match end {
+            WaitEnd::Unannounced {
                 remaining,
                 for_ever,
                 cause,
@@ -107,7 +107,7 @@ impl Waiter<'_> {
                 (self.until(remaining), cause)
             }
             _ if self.limits.is_over() => (Duration::ZERO, None),
-            Seen::Waited { woken, for_ever } => {
+            WaitEnd::Again { woken, for_ever } => {
                 if for_ever {
                     self.warn_about_no_expiry();
                 }
@@ -118,12 +118,12 @@ impl Waiter<'_> {
                     None => return Ok(Some(Next::Again)),
                 }
             }
-            Seen::AnothersTurn => {
+            WaitEnd::AnothersTurn => {
                 self.entry = Some(Entry::Quietly);
                 (Backoff::ANOTHERS_TURN.pauses().next_pause(), None)
             }
-            Seen::Held if mem::take(&mut self.polls) => (self.between_looks()?, None),
-            Seen::Held | Seen::Untried => return Ok(Some(Next::Again)),
+            WaitEnd::NoWait if mem::take(&mut self.polls) => (self.between_looks()?, None),
+            WaitEnd::NoWait | WaitEnd::Untried => return Ok(Some(Next::Again)),
         };
         let obstacle = cause.map_or(Obstacle::Held, Obstacle::Away);
         Ok(Some(Next::After(pause, obstacle)))

@@ -1,6 +1,6 @@
 //! What is counted while something is done, and no longer: also when that unwinds.
 
-use super::Pool;
+use super::{Pool, State};
 
 /// A slot that goes back to the pool unless it is forgotten, also when a caller unwinds.
 pub(super) struct Slot<'a> {
@@ -13,38 +13,21 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Counts a link beyond the most, also when its use unwinds.
-pub(super) struct Extra<'a> {
+/// Counts one more of something, for as long as it is there.
+pub(super) struct Counted<'a> {
     pool: &'a Pool,
+    count: fn(&mut State) -> &mut usize,
 }
 
-impl<'a> Extra<'a> {
-    pub(super) fn begun(pool: &'a Pool) -> Self {
-        pool.state.lock().extra += 1;
-        Self { pool }
+impl<'a> Counted<'a> {
+    pub(super) fn begun(pool: &'a Pool, count: fn(&mut State) -> &mut usize) -> Self {
+        *count(&mut pool.state.lock()) += 1;
+        Self { pool, count }
     }
 }
 
-impl Drop for Extra<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.pool.state.lock().extra -= 1;
-    }
-}
-
-/// Counts a link as being opened, also when opening it unwinds.
-pub(super) struct Opening<'a> {
-    pool: &'a Pool,
-}
-
-impl<'a> Opening<'a> {
-    pub(super) fn begun(pool: &'a Pool) -> Self {
-        pool.state.lock().opening += 1;
-        Self { pool }
-    }
-}
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        self.pool.state.lock().opening -= 1;
+        *(self.count)(&mut self.pool.state.lock()) -= 1;
     }
 }

@@ -14,8 +14,7 @@ fn assert_share_one_fence(faults: &[Fault]) {
     let Fence::Yours(fencer) = broken[0].fence(&Clock::default(), now()) else {
         panic!("nobody else is at it");
     };
-    let known = fencer.to_kill().map(|connection| connection.id.as_str());
-    assert_eq!(known, Some("1"));
+    assert_eq!(fencer.connection.id, "1");
     assert!(matches!(
         broken[1].fence(&Clock::default(), now()),
         Fence::TooLate
